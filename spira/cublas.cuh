@@ -33,6 +33,7 @@
 #ifndef SPIRA_CUBLAS_CUH
 #define SPIRA_CUBLAS_CUH
 
+#include "base/launch.cuh"
 #include "gemm/plan.cuh"
 #include "gemm/run.cuh"
 
@@ -119,9 +120,8 @@ SPIRA_API status ggs_weights_store(const conv_shape *shape, const float *weight,
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
     return numeric_dispatch<format>(shape->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        ggs_store_kernel<E>
-            <<<(unsigned)grid, ggs_threads, 0, stream>>>(shape->type, weight, total, (E *)stored);
-        return status_of_launch("ggs_weights_store");
+        return kernel_launch_plain(ggs_store_kernel<E>, (unsigned)grid, ggs_threads, stream,
+                                   "ggs_weights_store", shape->type, weight, total, (E *)stored);
     });
 }
 

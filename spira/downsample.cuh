@@ -84,8 +84,9 @@ SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, tri
     bool by_mask = downsample_by_mask(stride);
     int floored = (int)min_of(bits_for((uint64_t)stride.z) - 1, layout->width.z);
     int first_bit = by_mask ? floored : 0, bits = word_bits(layout); // the floored bits are zero
-    downsample_floor_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
-        *layout, in, stride, by_mask, unique_input(&s.sort, first_bit, bits), trouble);
+    SPIRA_TRY(kernel_launch_plain(downsample_floor_kernel<W>, (unsigned)ceil_div(in.capacity, 256),
+                                  256, stream, "downsample", *layout, in, stride, by_mask,
+                                  unique_input(&s.sort, first_bit, bits), trouble));
     return unique_sort_launch(&s.sort, first_bit, bits, out, trouble, stream);
 }
 

@@ -66,8 +66,9 @@ SPIRA_API status expand_sort_launch(const word_layout *layout, const expand_axes
     unique_scratch<W> s;
     unique_carve<W>(&w, in.capacity * axes->most, out.capacity, &s);
     const int first_bit = expand_first_bit(layout, &axes->z), bits = word_bits(layout);
-    expand_touch_kernel<W><<<(unsigned)ceil_div(in.capacity, 256), 256, 0, stream>>>(
-        *layout, *axes, in, unique_input(&s, first_bit, bits), trouble);
+    SPIRA_TRY(kernel_launch_plain(expand_touch_kernel<W>, (unsigned)ceil_div(in.capacity, 256), 256,
+                                  stream, "expand", *layout, *axes, in,
+                                  unique_input(&s, first_bit, bits), trouble));
     return unique_sort_launch(&s, first_bit, bits, out, trouble, stream);
 }
 

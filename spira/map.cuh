@@ -18,6 +18,7 @@
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 
+#include "base/launch.cuh"
 #include "device.h"
 #include "index/compact.cuh"
 #include "index/map_count.cuh"
@@ -245,9 +246,9 @@ SPIRA_LAUNCHER status map_count(const int32_t *map, int volume, const int32_t *c
     SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
     const size_t bytes = (size_t)volume * sizeof(int32_t);
     SPIRA_TRY(status_from_cuda(cudaMemsetAsync(pairs, 0, bytes, stream), "pairs"));
-    map_count_kernel<<<(unsigned)ceil_div(capacity, map_count_rows), map_count_threads, bytes,
-                       stream>>>(map, volume, count, capacity, pairs);
-    return status_of_launch("map_count");
+    return kernel_launch(map_count_kernel<>, (unsigned)ceil_div(capacity, map_count_rows),
+                         map_count_threads, bytes, false, 1, stream, "map_count", map, volume,
+                         count, capacity, pairs);
 }
 
 } // namespace spira

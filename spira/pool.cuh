@@ -2,9 +2,9 @@
 #ifndef SPIRA_POOL_CUH
 #define SPIRA_POOL_CUH
 
+#include "base/launch.cuh"
 #include "numeric.cuh"
 #include "pool.h"
-#include "status.cuh"
 
 namespace spira {
 
@@ -60,9 +60,8 @@ SPIRA_API status pool(pool_kind kind, numeric type, const void *in, int channels
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "capacity * channels", grid);
     return numeric_dispatch<format>(type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        pool_kernel<<<(unsigned)grid, 256, 0, stream>>>(kind, (const E *)in, channels, map, volume,
-                                                        count, capacity, (E *)out);
-        return status_of_launch("pool");
+        return kernel_launch_plain(pool_kernel<E>, (unsigned)grid, 256, stream, "pool", kind,
+                                   (const E *)in, channels, map, volume, count, capacity, (E *)out);
     });
 }
 
@@ -132,12 +131,13 @@ SPIRA_API status pool_global_start(pool_kind kind, const word_layout *layout,
                                    const voxel_set<W> *set, const E *in, int channels, E *out,
                                    float *part, cudaStream_t stream) {
     dim3 parts(pool_splits, (unsigned)layout->batches);
-    pool_part_kernel<<<parts, pool_threads, 0, stream>>>(kind, *layout, set->words, set->count,
-                                                         set->capacity, in, channels, part);
+    SPIRA_TRY(kernel_launch_plain(pool_part_kernel<W, E>, parts, pool_threads, stream,
+                                  "pool_global", kind, *layout, set->words, set->count,
+                                  set->capacity, in, channels, part));
     dim3 joins((unsigned)ceil_div(channels, pool_threads), (unsigned)layout->batches);
-    pool_join_kernel<<<joins, pool_threads, 0, stream>>>(kind, *layout, set->words, set->count,
-                                                         set->capacity, channels, part, out);
-    return status_of_launch("pool_global");
+    return kernel_launch_plain(pool_join_kernel<W, E>, joins, pool_threads, stream, "pool_global",
+                               kind, *layout, set->words, set->count, set->capacity, channels, part,
+                               out);
 }
 
 // Global max or average pooling: one row for each batch index.

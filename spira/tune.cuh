@@ -20,6 +20,7 @@
 #ifndef SPIRA_TUNE_CUH
 #define SPIRA_TUNE_CUH
 
+#include "base/launch.cuh"
 #include "conv/tune_fit.cuh"
 #include "conv/tune_judge.cuh"
 #include "conv_hybrid.cuh"
@@ -292,8 +293,8 @@ SPIRA_API status tune_judge(const device_info *gpu, const tune_args *args, const
         typedef typename decltype(tag)::element E;
         SPIRA_TRY(status_from_cuda(cudaMemsetAsync(worst, 0, sizeof *worst, stream), "worst"));
         unsigned blocks = (unsigned)min_of(samples, 4096);
-        tune_judge_kernel<E><<<blocks, tune_judge_threads, 0, stream>>>(p);
-        return status_of_launch("tune_judge");
+        return kernel_launch_plain(tune_judge_kernel<E>, blocks, tune_judge_threads, stream,
+                                   "tune_judge", p);
     });
 }
 

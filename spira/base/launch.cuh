@@ -93,6 +93,14 @@ SPIRA_API status kernel_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, 
     return status_from_cuda(cudaLaunchKernelEx(&config, kernel, P(arguments)...), subject);
 }
 
+// The same without dynamic shared memory, programmatic dependent launch and clusters.
+template <typename... P, typename... A>
+SPIRA_API status kernel_launch_plain(void (*kernel)(P...), dim3 blocks, dim3 threads,
+                                     cudaStream_t stream, const char *subject,
+                                     const A &...arguments) {
+    return kernel_launch(kernel, blocks, threads, 0, false, 1, stream, subject, arguments...);
+}
+
 } // namespace spira
 
 #endif

@@ -104,16 +104,11 @@ SPIRA_LAUNCHER status ggs_gather_launch(ggs_gather p, int tile, cudaStream_t str
     p.pad_blocks = (int)ceil_div(p.padding, block.y);
     unsigned blocks =
         (unsigned)p.list_blocks + (unsigned)p.pad_blocks + (p.pointers.count > 0 ? 1u : 0u);
-    if (tile == 1) {
-        ggs_gather_kernel<1><<<blocks, block, 0, stream>>>(p);
-    } else if (tile == 2) {
-        ggs_gather_kernel<2><<<blocks, block, 0, stream>>>(p);
-    } else if (tile == 4) {
-        ggs_gather_kernel<4><<<blocks, block, 0, stream>>>(p);
-    } else {
-        ggs_gather_kernel<8><<<blocks, block, 0, stream>>>(p);
-    }
-    return status_of_launch("ggs_run (gather)");
+    const auto kernel = tile == 1   ? ggs_gather_kernel<1>
+                        : tile == 2 ? ggs_gather_kernel<2>
+                        : tile == 4 ? ggs_gather_kernel<4>
+                                    : ggs_gather_kernel<8>;
+    return kernel_launch_plain(kernel, blocks, block, stream, "ggs_run (gather)", p);
 }
 
 } // namespace spira

@@ -2,6 +2,7 @@
 #ifndef SPIRA_GEMM_SCATTER_CUH
 #define SPIRA_GEMM_SCATTER_CUH
 
+#include "../base/launch.cuh"
 #include "rows.cuh"
 
 namespace spira {
@@ -99,16 +100,11 @@ SPIRA_API status ggs_scatter_launch(ggs_scatter p, int tile, cudaStream_t stream
     p.columns = (int)ceil_div(p.cout, (int64_t)tile * (ggs_chunk / (int)sizeof(E)));
     dim3 block = ggs_block_shape(p.columns);
     unsigned blocks = (unsigned)ceil_div(p.outputs, block.y);
-    if (tile == 1) {
-        ggs_scatter_kernel<E, 1><<<blocks, block, 0, stream>>>(p);
-    } else if (tile == 2) {
-        ggs_scatter_kernel<E, 2><<<blocks, block, 0, stream>>>(p);
-    } else if (tile == 4) {
-        ggs_scatter_kernel<E, 4><<<blocks, block, 0, stream>>>(p);
-    } else {
-        ggs_scatter_kernel<E, 8><<<blocks, block, 0, stream>>>(p);
-    }
-    return status_of_launch("ggs_run (scatter)");
+    const auto kernel = tile == 1   ? ggs_scatter_kernel<E, 1>
+                        : tile == 2 ? ggs_scatter_kernel<E, 2>
+                        : tile == 4 ? ggs_scatter_kernel<E, 4>
+                                    : ggs_scatter_kernel<E, 8>;
+    return kernel_launch_plain(kernel, blocks, block, stream, "ggs_run (scatter)", p);
 }
 
 // ggs_order_pairs: adds the products [rows] of one offset to sums [outputs]. No output occurs

@@ -9,6 +9,7 @@
 
 #include "../base/async.cuh"
 #include "../base/block.cuh"
+#include "../base/lookback.cuh"
 #include "bitmap.h"
 
 namespace spira {
@@ -21,7 +22,7 @@ struct __align__(words < 4 ? 4 * words : 16) bitmap_group {
 
 struct bitmap_source {
     const uint32_t *words; // of whole tiles, aligned to 16 bytes
-    uint32_t *state;       // [tiles], zeros; see bitmap_look_back. Null: not needed (few tiles)
+    uint32_t *state;       // [tiles], zeros; see base/lookback.cuh. Null: not needed (few tiles)
     int32_t *drawn;        // [1], zero: tiles that have been drawn; unused without `state`
 };
 
@@ -33,36 +34,6 @@ struct bitmap_shared {
     int sums[bitmap_threads / 32];
     int tile, before;
 };
-
-// A state word holds one of two flags over a number of bits.
-enum : uint32_t {
-    bitmap_flag_tile = 1u << 30, // bits of the tile
-    bitmap_flag_all = 2u << 30,  // bits of the tile and of all in front of it
-    bitmap_flags = 3u << 30,
-};
-
-SPIRA_DEVICE void bitmap_publish(uint32_t *state, int tile, uint32_t flag, int bits) {
-    *(volatile uint32_t *)(state + tile) = flag | (uint32_t)bits;
-}
-
-// The number of bits in front of a tile. Called by a whole warp. A word carries all that is read of
-// its tile, so that no fence is needed.
-SPIRA_DEVICE int bitmap_look_back(const uint32_t *state, int tile) {
-    const int lane = (int)(threadIdx.x % 32);
-    int before = 0;
-    for (int last = tile - 1;; last -= 32) {
-        uint32_t word = bitmap_flag_all; // in front of the first tile
-        if (last >= lane) {
-            word = poll_nonzero(state + (last - lane));
-        }
-        const uint32_t all = __ballot_sync(~0u, (word & bitmap_flags) == bitmap_flag_all);
-        const bool counts = all == 0 || lane < __ffs((int)all);
-        before += warp_sum(counts ? (int)(word & ~(uint32_t)bitmap_flags) : 0);
-        if (all) {
-            return before;
-        }
-    }
-}
 
 // The number of bits in front of a tile, counted. Called by all threads of a block. Each returns
 // its share.
@@ -80,14 +51,7 @@ SPIRA_DEVICE int bitmap_count_front(const uint32_t *words, int front) {
 // Draws the number of a tile: lower ones are at work already. Called by all threads of a block,
 // with a barrier inside.
 SPIRA_DEVICE int bitmap_draw_tile(const bitmap_source &source, int *shared) {
-    if (!source.state) {
-        return (int)blockIdx.x;
-    }
-    if (threadIdx.x == 0) {
-        *shared = atomicAdd(source.drawn, 1);
-    }
-    __syncthreads();
-    return *shared;
+    return source.state ? block_ticket(source.drawn, shared) : (int)blockIdx.x;
 }
 
 // Lists the set bits with ranks [begin, begin + bitmap_batch) in the tile. A warp takes
@@ -152,11 +116,11 @@ SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t
         }
     } else if (thread < 32) {
         if (thread == 0 && tile > 0) {
-            bitmap_publish(source.state, tile, bitmap_flag_tile, total);
+            lookback_publish(source.state + tile, lookback_tile, total);
         }
-        const int before = tile > 0 ? bitmap_look_back(source.state, tile) : 0;
+        const int before = lookback_sum_warp(source.state, tile);
         if (thread == 0) {
-            bitmap_publish(source.state, tile, bitmap_flag_all, before + total);
+            lookback_publish(source.state + tile, lookback_all, before + total);
             s->before = before;
         }
     }

@@ -234,8 +234,8 @@ SPIRA_API status downsample_launch(const downsample_grid<W> &g, const downsample
                                    const downsample_scratch<W> &s, device_status *trouble,
                                    cudaStream_t stream) {
     const unsigned blocks = (unsigned)cut.blocks;
-    downsample_mark_kernel<W, rx, ry, tile>
-        <<<blocks, tile, 0, stream>>>(g, in, cut.shift, s.marks, s.counts, s.spans);
+    SPIRA_TRY(kernel_launch_plain(downsample_mark_kernel<W, rx, ry, tile>, blocks, tile, stream,
+                                  "downsample", g, in, cut.shift, s.marks, s.counts, s.spans));
     auto rank = downsample_rank_kernel<W, rx, ry, tile, tile, false>;
     unsigned threads = tile;
     if constexpr (tile * downsample_blocks_many >
@@ -245,9 +245,8 @@ SPIRA_API status downsample_launch(const downsample_grid<W> &g, const downsample
         rank = many ? downsample_rank_kernel<W, rx, ry, tile, few, true> : rank;
         threads = many ? few : threads;
     }
-    rank<<<blocks, threads, 0, stream>>>(g, in, cut.shift, s.marks, s.counts, s.spans, out,
-                                         trouble);
-    return status_of_launch("downsample");
+    return kernel_launch_plain(rank, blocks, threads, stream, "downsample", g, in, cut.shift,
+                               s.marks, s.counts, s.spans, out, trouble);
 }
 
 template <typename W, int rx, int ry>

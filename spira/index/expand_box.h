@@ -154,7 +154,7 @@ SPIRA_API expand_sizes expand_sizes_make(const expand_axes *axes, int64_t cells,
 struct expand_scratch {
     // These are cleared first, in one piece:
     uint32_t *bitmap;     // [tiles * bitmap_threads * words]
-    uint32_t *state;      // [tiles] see bitmap_look_back
+    uint32_t *state;      // [tiles] see base/lookback.cuh
     uint32_t *mask_state; // [listed]
     int32_t *drawn;       // [2] tiles that have been drawn, of the bitmap and of the masks
     int64_t cleared;      // their length, in 16 bytes

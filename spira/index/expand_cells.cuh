@@ -73,8 +73,8 @@ template <typename W>
 SPIRA_API status expand_clear_launch(const expand_scratch &s, voxel_set<W> out,
                                      cudaStream_t stream) {
     const int64_t blocks = ceil_div(max_of(s.cleared, out.capacity), 256);
-    return kernel_launch(expand_clear_kernel<W>, (unsigned)min_of(blocks, 1024), 256, 0, false, 1,
-                         stream, "expand", s.bitmap, s.cleared, out);
+    return kernel_launch_plain(expand_clear_kernel<W>, (unsigned)min_of(blocks, 1024), 256, stream,
+                               "expand", s.bitmap, s.cleared, out);
 }
 
 template <typename W>

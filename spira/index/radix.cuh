@@ -7,11 +7,7 @@
 //   count  one kernel counts the digits of all passes
 //   pass   one kernel a pass. Each thread block takes a tile of keys, ranks them by their digit and
 //          writes them where they belong. How many keys of a digit the tiles in front have comes
-//          from a decoupled look-back: each tile publishes its own counts at once, and the sum of
-//          all counts up to its end as soon as it knows that
-//
-// A thread block draws the number of its tile from a counter, so that a tile waits only for tiles
-// that have begun before it; those never wait for it. No other order of thread blocks is assumed.
+//          from a look-back (base/lookback.cuh)
 #ifndef SPIRA_INDEX_RADIX_CUH
 #define SPIRA_INDEX_RADIX_CUH
 
@@ -19,6 +15,7 @@
 #include "../base/block.cuh"
 #include "../base/integer.h"
 #include "../base/launch.cuh"
+#include "../base/lookback.cuh"
 #include "../status.cuh"
 #include "../workspace.h"
 
@@ -76,7 +73,7 @@ struct radix_scratch {
     int32_t *row;   // [rows] their rows; null where keys are sorted alone
     int32_t *drawn; // [radix_passes_max] tiles that have been drawn
     int32_t *count; // [radix_passes_max, radix_digits] keys of each digit
-    // [2, tiles, radix_digits] see radix_look_back. Passes alternate between the two halves, and
+    // [2, tiles, radix_digits] see base/lookback.cuh. Passes alternate between the two halves, and
     // each clears the other one.
     uint32_t *state;
 };
@@ -182,41 +179,6 @@ struct radix_shared {
     int tile;
 };
 
-// A state word holds one of two flags over a count; rows are fewer than 2^30.
-enum : uint32_t {
-    radix_flag_tile = 1u << 30, // keys of the tile that have the digit
-    radix_flag_all = 2u << 30,  // the place, among all keys, behind the tile's last of this digit
-    radix_flags = 3u << 30,
-};
-
-SPIRA_DEVICE void radix_publish(uint32_t *state, int tile, uint32_t flag, int value) {
-    uint32_t *word = state + (int64_t)tile * radix_digits + threadIdx.x;
-    *(volatile uint32_t *)word = flag | (uint32_t)value;
-}
-
-// Returns the place among all keys of the tile's first key with digit threadIdx.x. tile > 0. A word
-// carries all that is read of its tile, so that no fence is needed.
-SPIRA_DEVICE int radix_look_back(const uint32_t *state, int tile) {
-    int before = 0;
-    for (int other = tile - 1;; --other) { // tile 0 has radix_flag_all
-        const uint32_t word = poll_nonzero(state + (int64_t)other * radix_digits + threadIdx.x);
-        before += (int)(word & ~(uint32_t)radix_flags);
-        if ((word & radix_flags) == radix_flag_all) {
-            return before;
-        }
-    }
-}
-
-// Draws the number of the next tile. Called by all threads of a block, with a barrier
-// inside.
-SPIRA_DEVICE int radix_draw_tile(int32_t *drawn, int *shared) {
-    if (threadIdx.x == 0) {
-        *shared = atomicAdd(drawn, 1);
-    }
-    __syncthreads();
-    return *shared;
-}
-
 // Ranks the keys of a warp that have the same digit, in their order: item by item, and lane by lane
 // within one. count [radix_digits], the warp's: becomes how many have each digit.
 template <typename W>
@@ -268,6 +230,12 @@ SPIRA_DEVICE void radix_lay_out(radix_shared<W> *s, int start) {
     }
 }
 
+// The word of base/lookback.cuh for digit threadIdx.x of a tile.
+template <typename W>
+SPIRA_DEVICE uint32_t *radix_state(const radix_pass<W> &p, int tile) {
+    return p.state + (int64_t)tile * radix_digits + threadIdx.x;
+}
+
 // Finds where the tile's keys of each digit belong among all keys, and publishes where they end.
 // start, count: place in the tile, and number, of the keys with digit threadIdx.x. Called by all
 // threads of a block, for tile 0 with a barrier inside.
@@ -279,10 +247,10 @@ SPIRA_DEVICE void radix_find_base(const radix_pass<W> &p, radix_shared<W> *s, in
     if (tile == 0) {
         before = block_exclusive_sum<radix_threads>(has_digit ? p.count[threadIdx.x] : 0, s->sums);
     } else if (has_digit) {
-        before = radix_look_back(p.state, tile);
+        before = lookback_sum(p.state + threadIdx.x, tile, radix_digits);
     }
     if (has_digit) {
-        radix_publish(p.state, tile, radix_flag_all, before + count);
+        lookback_publish(radix_state(p, tile), lookback_all, before + count);
         s->base[threadIdx.x] = before - start;
     }
 }
@@ -293,7 +261,7 @@ template <typename W, bool with_rows>
 SPIRA_KERNEL void __launch_bounds__(radix_threads, 2) radix_pass_kernel(radix_pass<W> p) {
     __shared__ radix_shared<W> s;
     const int thread = (int)threadIdx.x, warp = thread / 32;
-    const int tile = radix_draw_tile(p.drawn, &s.tile);
+    const int tile = block_ticket(p.drawn, &s.tile);
     const int32_t first = tile * radix_tile, count = min(p.rows - first, (int)radix_tile);
     const int mine = warp * 32 * radix_items + thread % 32;
 
@@ -311,7 +279,7 @@ SPIRA_KERNEL void __launch_bounds__(radix_threads, 2) radix_pass_kernel(radix_pa
     const int same = radix_sum_warps(s);
     if (thread < radix_digits) {
         if (tile > 0) {
-            radix_publish(p.state, tile, radix_flag_tile, same);
+            lookback_publish(radix_state(p, tile), lookback_tile, same);
         }
         p.next_state[(int64_t)tile * radix_digits + thread] = 0;
     }
@@ -387,9 +355,9 @@ SPIRA_API status radix_launch(const radix_scratch<W> *s, W *sorted, int32_t *ord
         cudaMemsetAsync(s->drawn, 0, (size_t)radix_cleared(s->tiles) * sizeof(int32_t), stream),
         "radix sort"));
     const unsigned blocks = (unsigned)min_of(s->tiles, radix_count_blocks);
-    SPIRA_TRY(kernel_launch(radix_count_kernel<W>, blocks, radix_threads, 0, false, 1, stream,
-                            "radix sort", digits, radix_input(s, sorted, first_bit, bits), s->rows,
-                            s->count));
+    SPIRA_TRY(kernel_launch_plain(radix_count_kernel<W>, blocks, radix_threads, stream,
+                                  "radix sort", digits, radix_input(s, sorted, first_bit, bits),
+                                  s->rows, s->count));
     for (int pass = 0; pass < digits.passes; ++pass) {
         const int to = (digits.passes - pass) % 2; // the last one writes `sorted`
         radix_pass<W> p = {};
@@ -403,8 +371,8 @@ SPIRA_API status radix_launch(const radix_scratch<W> *s, W *sorted, int32_t *ord
         p.count = s->count + pass * radix_digits;
         p.state = s->state + (int64_t)(pass % 2) * s->tiles * radix_digits;
         p.next_state = s->state + (int64_t)((pass + 1) % 2) * s->tiles * radix_digits;
-        SPIRA_TRY(kernel_launch(radix_pass_kernel<W, with_rows>, (unsigned)s->tiles, radix_threads,
-                                0, false, 1, stream, "radix sort", p));
+        SPIRA_TRY(kernel_launch_plain(radix_pass_kernel<W, with_rows>, (unsigned)s->tiles,
+                                      radix_threads, stream, "radix sort", p));
     }
     return status_success();
 }

@@ -87,23 +87,24 @@ SPIRA_API status sort_source(const source &from, int32_t rows, int bits, W *sort
                              sort_scratch<W> *s, cudaStream_t stream) {
     const sort_shape *shape = &s->shape;
     if (!shape->buckets) {
-        sort_words_kernel<W><<<(unsigned)ceil_div(rows, sort_threads), sort_threads, 0, stream>>>(
-            from, rows, radix_input(&s->radix, sorted, 0, bits));
+        SPIRA_TRY(kernel_launch_plain(sort_words_kernel<W, source>,
+                                      (unsigned)ceil_div(rows, sort_threads), sort_threads, stream,
+                                      "sort", from, rows, radix_input(&s->radix, sorted, 0, bits)));
         return radix_sort_rows(&s->radix, sorted, order, 0, bits, stream);
     }
     const W end = bits < (int)(8 * sizeof(W)) ? (W)1 << bits : word_none<W>();
     const int row = bits_for((uint64_t)rows - 1);
-    sort_sample_kernel<W>
-        <<<sort_groups * sort_parts, sort_threads, 0, stream>>>(from, *shape, s->sample, s->ranks);
-    sort_split_kernel<W>
-        <<<(unsigned)shape->blocks, sort_threads, sort_split_bytes<W>(shape), stream>>>(
-            from, *shape, s->sample, s->ranks, s->split_word, s->split_row, s->table, s->key);
+    SPIRA_TRY(kernel_launch_plain(sort_sample_kernel<W, source>, sort_groups * sort_parts,
+                                  sort_threads, stream, "sort", from, *shape, s->sample, s->ranks));
+    SPIRA_TRY(kernel_launch(sort_split_kernel<W, source>, (unsigned)shape->blocks, sort_threads,
+                            sort_split_bytes<W>(shape), false, 1, stream, "sort", from, *shape,
+                            s->sample, s->ranks, s->split_word, s->split_row, s->table, s->key));
     const bool crowded = sort_is_crowded(shape);
     const auto buckets = crowded ? sort_buckets_choose<W, sort_crowded_threads>(bits, row)
                                  : sort_buckets_choose<W, sort_bucket_threads>(bits, row);
-    buckets<<<(unsigned)shape->buckets, crowded ? sort_crowded_threads : sort_bucket_threads, 0,
-              stream>>>(*shape, s->table, s->split_word, s->key, end, row, sorted, order);
-    return status_of_launch("sort");
+    return kernel_launch_plain(buckets, (unsigned)shape->buckets,
+                               crowded ? sort_crowded_threads : sort_bucket_threads, stream, "sort",
+                               *shape, s->table, s->split_word, s->key, end, row, sorted, order);
 }
 
 // The same for words [rows] in memory.

@@ -218,10 +218,10 @@ SPIRA_API status unique_launch(const W *sorted, int32_t rows, int32_t *heads, vo
     const unsigned blocks = (unsigned)cut.blocks;
     auto count = cut.items == 1 ? unique_count_kernel<W, 1> : unique_count_kernel<W, unique_items>;
     auto write = cut.items == 1 ? unique_write_kernel<W, 1> : unique_write_kernel<W, unique_items>;
-    SPIRA_TRY(kernel_launch(count, blocks, unique_threads, 0, false, 1, stream, "unique", sorted,
-                            rows, heads));
-    return kernel_launch(write, blocks, unique_threads, 0, false, 1, stream, "unique", sorted, rows,
-                         heads, set, out, report, trouble);
+    SPIRA_TRY(
+        kernel_launch_plain(count, blocks, unique_threads, stream, "unique", sorted, rows, heads));
+    return kernel_launch_plain(write, blocks, unique_threads, stream, "unique", sorted, rows, heads,
+                               set, out, report, trouble);
 }
 
 // ---- words in any order -------------------------------------------------------------------------

@@ -173,8 +173,8 @@ SPIRA_KERNEL void net_count_kernel(voxel_set<W> input, device_status *trouble) {
 
 template <typename W>
 SPIRA_API status net_index_count(const net_run_args<W> *run, cudaStream_t stream) {
-    net_count_kernel<W><<<1, 1, 0, stream>>>(run->input, run->trouble);
-    return status_of_launch("net_index");
+    return kernel_launch_plain(net_count_kernel<W>, 1, 1, stream, "net_index", run->input,
+                               run->trouble);
 }
 
 // Builds a part of the index. The arguments have been checked.

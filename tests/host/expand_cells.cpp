@@ -164,7 +164,7 @@ TEST(expand_cells_many_tiles) {
 }
 
 SPIRA_KERNEL void look_back_kernel(const uint32_t *state, int tile, int *before) {
-    before[threadIdx.x] = bitmap_look_back(state, tile);
+    before[threadIdx.x] = lookback_sum_warp(state, tile);
 }
 
 // Over more tiles than a warp reads at a time, to the nearest one that knows all bits in front.
@@ -175,10 +175,10 @@ TEST(expand_cells_look_back) {
         for (int from : {0, tile / 2, tile - 1}) {
             int wanted = 1000;
             for (int i = 0; i < tile; ++i) {
-                state[(size_t)i] = bitmap_flag_tile | (uint32_t)i;
+                state[(size_t)i] = lookback_tile | (uint32_t)i;
                 wanted += i > from ? i : 0;
             }
-            state[(size_t)from] = bitmap_flag_all | 1000;
+            state[(size_t)from] = lookback_all | 1000;
             REQUIRE_OK(kernel_launch(look_back_kernel, 1, 32, 0, false, 1, nullptr, "test",
                                      state.data(), tile, before.data()));
             CHECK(before == std::vector<int>(32, wanted));

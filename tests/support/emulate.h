@@ -625,6 +625,12 @@ status kernel_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t sha
     return status_success();
 }
 
+template <typename... P, typename... A>
+status kernel_launch_plain(void (*kernel)(P...), dim3 blocks, dim3 threads, cudaStream_t stream,
+                           const char *subject, const A &...arguments) {
+    return kernel_launch(kernel, blocks, threads, 0, false, 1, stream, subject, arguments...);
+}
+
 } // namespace spira
 
 #endif
