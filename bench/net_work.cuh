@@ -136,7 +136,8 @@ template <typename W>
 static spira::status net_layer_step(const net_work<W> *w, int layer, bool programmatic,
                                     cudaStream_t stream) {
     const spira::net_run_args<W> run = net_args(w);
-    return spira::net_layer_start(w->plan, layer, &run, programmatic, stream);
+    const spira::net_launch<W> a = {w->plan, layer, &run, programmatic, stream};
+    return spira::net_layer_start<spira::numeric_any>(&a);
 }
 
 // All layers, after net_index_step.

@@ -55,7 +55,6 @@ SPIRA_API status net_plan_device(const device_info *gpu, const net_layer *layers
     SPIRA_TRY(net_plan_sets(layers, count, limits, true, plan));
     plan->gpu = *gpu;
     plan->layout = *layout;
-    net_plan_layouts(plan);
     net_plan_shortcuts(plan, gpu);
     SPIRA_TRY(net_plan_choices(limits, gpu, plan));
     size_t scratch = 0, fine_scratch = 0;
@@ -69,7 +68,7 @@ SPIRA_API status net_plan_device(const device_info *gpu, const net_layer *layers
     }
     SPIRA_TRY(net_plan_place(layout, scratch, fine_scratch, plan));
     SPIRA_TRY(net_check_strides<W>(plan));
-    return net_place_loaded(plan, gpu);
+    return net_place_loaded(plan);
 }
 
 // The plan is for this GPU model, and for the format that the caller is compiled for.
@@ -90,20 +89,19 @@ SPIRA_API status net_plan_check(const device_info *gpu, const net_plan *p) {
     return status_success();
 }
 
-// Packs the weights of one convolution, and copies its bias, scale and shift.
+// Packs the weights of one layer, and copies its bias, scale and shift.
 template <numeric format>
 SPIRA_API status net_load_layer(const net_plan *p, int layer, const float *params, void *loaded,
                                 cudaStream_t stream) {
     const net_step *step = &p->step[layer];
-    const conv_shape *s = &step->shape;
     const net_params at = net_params_of(p, layer);
-    const float *weight = params + at.weight;
-    void *packed = (char *)loaded + step->packed;
-    const size_t bytes = step->vectors - step->packed;
-    SPIRA_TRY(step->fused_into == net_none
-                  ? conv_weights_pack<format>(&p->gpu, s, weight, packed, bytes, stream)
-                  : conv_shortcut_pack<format>(&p->gpu, &p->step[step->fused_into].shape, s->cin,
-                                               s->cin2, weight, packed, bytes, stream));
+    if (at.end == step->params) {
+        return status_success();
+    }
+    SPIRA_TRY(net_op_call(p->layers[layer].op, [&](auto op) {
+        return net_op_pack<format>(op, p, layer, params + step->params,
+                                   (char *)loaded + step->packed, stream);
+    }));
     return status_from_cuda(cudaMemcpyAsync((char *)loaded + step->vectors, params + at.vectors,
                                             (size_t)(at.end - at.vectors) * sizeof(float),
                                             cudaMemcpyDeviceToDevice, stream),
@@ -127,9 +125,7 @@ SPIRA_API status net_load(const device_info *gpu, const net_plan *plan, const fl
     SPIRA_TRY(pointer_check(params, sizeof(float), "params"));
     SPIRA_TRY(workspace_check(loaded, loaded_bytes, plan->loaded_bytes, "loaded"));
     for (int i = 0; i < plan->layer_count; ++i) {
-        if (net_is_conv(&plan->layers[i])) {
-            SPIRA_TRY(net_load_layer<format>(plan, i, params, loaded, stream));
-        }
+        SPIRA_TRY(net_load_layer<format>(plan, i, params, loaded, stream));
     }
     return status_success();
 }
@@ -162,7 +158,8 @@ SPIRA_API status net_layer_run(const device_info *gpu, const net_plan *plan, int
     SPIRA_TRY(
         net_features_check(run->features, plan->limits.type, run->loaded, workspace_alignment));
     SPIRA_REQUIRE(layer >= 0 && layer < plan->layer_count, status_bad_size, "layer", layer);
-    return net_layer_start<W, format>(plan, layer, run, false, stream);
+    const net_launch<W> a = {plan, layer, run, false, stream};
+    return net_layer_start<format>(&a);
 }
 
 // Runs a planned network: index, then features.
@@ -197,7 +194,7 @@ SPIRA_API status net_run(const device_info *gpu, const net_plan *plan, const net
     } else {
         SPIRA_TRY(net_index_part(plan, net_part_all, run, stream));
     }
-    return net_layers_start<W, format>(plan, first, plan->layer_count, run, stream);
+    return net_layers_start<format>(plan, first, plan->layer_count, run, stream);
 }
 
 } // namespace spira

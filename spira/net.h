@@ -7,7 +7,7 @@
 //
 // On the GPU: net_plan_device, net_load and net_run (net.cuh), with the same plan struct.
 //
-// A network is an array of net_layer (net/types.h). Each layer names the layers that it reads,
+// A network is an array of net_layer (net_layer.h). Each layer names the layers that it reads,
 // which must come before it. Planning derives the coordinate sets and kernel maps, shares those
 // that agree, gives every array its place in one workspace, and names the layer at fault where
 // something does not fit. A run indexes first (all sets and maps) and then computes the features
@@ -42,8 +42,8 @@
 
 #include "net/host.h"
 #include "net/place.h"
-#include "net/plan.h"
-#include "net/types.h"
+#include "net/planning.h"
+#include "net_plan.h"
 
 namespace spira {
 

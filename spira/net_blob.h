@@ -1,9 +1,9 @@
 // spira/net_blob.h: reads the parameters of a planned network from a blob (blob.h), and writes them
 // to one.
 //
-// The entries of a convolution have its name; pooling layers have none. The content of a blob does
-// not depend on capacities, on the number format of the features, or on whether the plan is for the
-// host or the device.
+// The entries of a layer have its name; layers without parameters have none. The content of a blob
+// does not depend on capacities, on the number format of the features, or on whether the plan is
+// for the host or the device.
 #ifndef SPIRA_NET_BLOB_H
 #define SPIRA_NET_BLOB_H
 
@@ -16,7 +16,7 @@ namespace spira {
 SPIRA_API int64_t net_blob_place(const net_plan *p, int layer, int kind) {
     net_params at = net_params_of(p, layer);
     const int64_t places[blob_kinds] = {at.weight, at.bias, at.scale, at.shift};
-    return net_is_conv(&p->layers[layer]) ? places[kind] : -1;
+    return places[kind];
 }
 
 SPIRA_API void net_blob_shape(const net_plan *p, int layer, int kind, uint32_t *shape) {
@@ -28,18 +28,22 @@ SPIRA_API void net_blob_shape(const net_plan *p, int layer, int kind, uint32_t *
     }
 }
 
-// Checks that each convolution has a name of its own that fits an entry.
+SPIRA_API bool net_blob_has(const net_plan *p, int layer) {
+    return net_params_of(p, layer).end > p->step[layer].params;
+}
+
+// Checks that each layer with parameters has a name of its own that fits an entry.
 SPIRA_API status net_blob_check_names(const net_plan *p) {
     for (int i = 0; i < p->layer_count; ++i) {
         const char *name = p->layers[i].name;
-        if (!net_is_conv(&p->layers[i])) {
+        if (!net_blob_has(p, i)) {
             continue;
         }
         if (!name || !*name || strlen(name) >= blob_name_bytes) {
             return net_fault("no name, or a name of more than 63 bytes", i);
         }
         for (int j = 0; j < i; ++j) {
-            if (net_is_conv(&p->layers[j]) && !strcmp(name, p->layers[j].name)) {
+            if (net_blob_has(p, j) && !strcmp(name, p->layers[j].name)) {
                 return net_fault("the name of an earlier layer", i);
             }
         }
@@ -100,12 +104,12 @@ SPIRA_API status net_blob_read_layer(const net_plan *p, const blob *b, int layer
 // inputs   p: any plan of the network, for the host or the device, or the result of net_plan_sets
 //          (which needs no word layout); b: from blob_open
 // outputs  params [p->params], fp32, as net_run_host and net_load take them; incomplete on failure
-//          unused: the entries that belong to no convolution of the network. A backbone can be read
+//          unused: the entries that belong to no layer of the network. A backbone can be read
 //          from the blob of a larger network. Require 0 if all entries must be used
 // errors   null or misaligned pointers
 //          status_layer (detail: the layer): the blob lacks a weight, bias, scale or shift of the
 //          layer, or has one that the layer does not have; the shapes differ; the data are damaged
-//          or not finite; the layer has no name, a long one, or that of an earlier convolution
+//          or not finite; the layer has no name, a long one, or that of an earlier layer
 SPIRA_API status net_blob_read(const net_plan *p, const blob *b, float *params, int *unused) {
     SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
     SPIRA_REQUIRE(b, status_null_pointer, "blob", 0);
@@ -116,7 +120,7 @@ SPIRA_API status net_blob_read(const net_plan *p, const blob *b, float *params, 
     SPIRA_TRY(net_blob_check_names(p));
     int used = 0;
     for (int i = 0; i < p->layer_count; ++i) {
-        if (net_is_conv(&p->layers[i])) {
+        if (net_blob_has(p, i)) {
             SPIRA_TRY(net_blob_read_layer(p, b, i, params, &used));
         }
     }

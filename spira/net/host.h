@@ -3,7 +3,6 @@
 #ifndef SPIRA_NET_HOST_H
 #define SPIRA_NET_HOST_H
 
-#include "../pool.h"
 #include "place.h"
 
 namespace spira {
@@ -104,51 +103,12 @@ SPIRA_API status net_index_host(const net_plan *p, const net_run_args<W> *run) {
     return status_success();
 }
 
-SPIRA_API conv_epilogue net_epilogue_host(const net_plan *p, int layer, const void *features,
-                                          const float *params, const void *memory) {
-    const net_layer *l = &p->layers[layer];
-    const net_params at = net_params_of(p, layer);
-    conv_epilogue e = {};
-    e.bias = at.bias < 0 ? nullptr : params + at.bias;
-    e.scale = at.scale < 0 ? nullptr : params + at.scale;
-    e.shift = at.shift < 0 ? nullptr : params + at.shift;
-    e.residual = net_features_of(p, net_number(l->residual), features, memory);
-    e.act = l->act;
-    e.slope = l->slope;
-    return e;
-}
-
 // Computes one layer after net_index_host and the layers that it reads: the host loop of
 // net_layer_run (net.cuh).
 template <typename W>
 SPIRA_API status net_layer_run_host(const net_plan *p, int layer, const net_run_args<W> *run) {
-    const net_layer *l = &p->layers[layer];
-    const net_step *step = &p->step[layer];
-    if (l->op == net_dense) {
-        const dense_args<W> args = net_dense_args(p, layer, run);
-        return dense_host(&args);
-    }
-    if (l->op == net_join) {
-        const join_sum_args args = net_join_sum_args(p, layer, run);
-        return join_sum_host(&args);
-    }
-    char *memory = (char *)run->memory;
-    const int32_t outputs = voxel_set_count(net_voxels(p, step->set, run->input, memory));
-    const int32_t *map =
-        step->map == net_none ? nullptr : (const int32_t *)(memory + p->map[step->map].map);
-    const float *in =
-        (const float *)net_features_of(p, net_number(l->source), run->features, memory);
-    float *out = (float *)net_target(p, layer, run);
-    if (!net_is_conv(l)) {
-        return pool_host(l->op == net_pool_max ? pool_max : pool_average, in, step->channels, map,
-                         step->shape.volume, outputs, out);
-    }
-    const float *params = (const float *)run->loaded;
-    const conv_epilogue e = net_epilogue_host(p, layer, run->features, params, memory);
-    return conv_host(
-        &step->shape, in,
-        (const float *)net_features_of(p, net_number(l->source2), run->features, memory),
-        params + net_params_of(p, layer).weight, map, outputs, &e, out);
+    return net_op_call(p->layers[layer].op,
+                       [&](auto op) { return net_op_run_host(op, p, layer, run); });
 }
 
 } // namespace spira

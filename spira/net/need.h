@@ -3,7 +3,7 @@
 #ifndef SPIRA_NET_NEED_H
 #define SPIRA_NET_NEED_H
 
-#include "plan.h"
+#include "planning.h"
 
 namespace spira {
 

@@ -9,21 +9,6 @@
 
 namespace spira {
 
-// A second stream of the caller's, and events for it (cudaEventDisableTiming is enough). Stream and
-// events belong to the device of the run and are used for nothing else while net_run is called.
-// They may be destroyed after a capture, and after other calls when the work is done.
-struct net_side {
-    cudaStream_t stream; // not the stream of the run: the parts would not overlap
-    cudaEvent_t begun;   // net_run records it where the second stream starts
-    cudaEvent_t indexed; // and where it ends
-    cudaEvent_t
-        early; // plans with limits.overlap_early: where the early part of the index is there
-    // Null, or an event that the caller has recorded, on either stream or another one, behind the
-    // work that produces the features. The layers wait for it; the index does not. Record it anew
-    // for each run: an event that a capture recorded is refused outside of that capture.
-    cudaEvent_t features;
-};
-
 SPIRA_API status net_side_check(const net_plan *p, const net_side *side) {
     SPIRA_REQUIRE(p->limits.overlap, status_unsupported, "side (of a plan without limits.overlap)",
                   0);
@@ -51,7 +36,7 @@ SPIRA_API status net_run_fine(const net_plan *p, int layers, const net_run_args<
     }
     SPIRA_TRY(indexed);
     SPIRA_TRY(ready);
-    return net_layers_start<W, format>(p, 0, layers, run, stream);
+    return net_layers_start<format>(p, 0, layers, run, stream);
 }
 
 // The coarse part of the index, on the second stream, as one part or two.
@@ -81,7 +66,7 @@ SPIRA_API status net_run_overlapped(const net_plan *p, const net_run_args<W> *ru
     if (*layers > first && !status_failed(coarse) && !status_failed(fine)) {
         fine = status_from_cuda(cudaStreamWaitEvent(stream, side->early, 0), "side.early");
         if (!status_failed(fine)) {
-            fine = net_layers_start<W, format>(p, first, *layers, run, stream);
+            fine = net_layers_start<format>(p, first, *layers, run, stream);
         }
     }
     SPIRA_TRY(net_wait(stream, side->indexed, side->stream));

@@ -3,7 +3,7 @@
 #ifndef SPIRA_NET_PARTS_H
 #define SPIRA_NET_PARTS_H
 
-#include "types.h"
+#include "read.h"
 
 namespace spira {
 

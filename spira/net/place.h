@@ -88,12 +88,9 @@ SPIRA_API void net_place_index(net_plan *p, workspace *w) {
 // Bytes of the features of a layer that is not fused into another.
 SPIRA_API size_t net_feature_bytes(const net_plan *p, int i) {
     const net_step *step = &p->step[i];
-    const int64_t size = numeric_size(net_type_of(p, i));
-    const expand_grid *grid = &p->set[step->set].grid;
-    const int64_t rows = p->layers[i].op == net_dense
-                             ? (int64_t)p->limits.batch * grid->extent.x * grid->extent.y
-                             : p->set[step->set].capacity;
-    return (size_t)round_up(rows * step->channels * size, workspace_alignment);
+    const int64_t rows =
+        net_op_call(p->layers[i].op, [&](auto op) { return net_op_rows(op, p, i); });
+    return (size_t)round_up(rows * step->channels * numeric_size(step->type), workspace_alignment);
 }
 
 // Gives the features of layer i the lowest place that is free from layer i to their last use.

@@ -1,22 +1,11 @@
-// spira/net/records.cuh: the choices that planning makes for a GPU: which maps have layouts, the
-// shortcuts that are fused, and the tuning records that apply.
+// spira/net/records.cuh: the choices that planning makes for a GPU: the shortcuts that are fused,
+// the tuning records that apply, and the places of loaded parameters.
 #ifndef SPIRA_NET_RECORDS_CUH
 #define SPIRA_NET_RECORDS_CUH
 
-#include "../conv.cuh"
-#include "../conv/tune_fit.cuh"
-#include "place.h"
+#include "layers.cuh"
 
 namespace spira {
-
-// Which maps convolutions read.
-SPIRA_API void net_plan_layouts(net_plan *p) {
-    for (int i = 0; i < p->layer_count; ++i) {
-        if (net_is_conv(&p->layers[i]) && p->step[i].map != net_none) {
-            p->map[p->step[i].map].ordered = true;
-        }
-    }
-}
 
 // Fuses shortcuts into the layers whose kernels can compute them.
 SPIRA_API void net_plan_shortcuts(net_plan *p, const device_info *gpu) {
@@ -59,27 +48,16 @@ SPIRA_API status net_plan_choices(const net_limits *limits, const device_info *g
     return status_success();
 }
 
-// Bytes of a layer's packed weights.
-SPIRA_API status net_weights_bytes(const net_plan *p, int layer, const device_info *gpu,
-                                   size_t *bytes) {
-    const net_step *step = &p->step[layer];
-    const conv_shape *s = &step->shape;
-    return step->fused_into == net_none
-               ? conv_weights_bytes(gpu, s, bytes)
-               : conv_shortcut_bytes(gpu, &p->step[step->fused_into].shape, s->cin, s->cin2, bytes);
-}
-
-// Places the loaded parameters of all convolutions: packed weights, then bias, scale and shift.
-SPIRA_API status net_place_loaded(net_plan *p, const device_info *gpu) {
+// Places the loaded parameters of all layers: packed weights, then bias, scale and shift.
+SPIRA_API status net_place_loaded(net_plan *p) {
     workspace w = workspace_begin(nullptr);
     for (int i = 0; i < p->layer_count; ++i) {
-        if (net_is_conv(&p->layers[i])) {
-            size_t bytes;
-            SPIRA_TRY(net_weights_bytes(p, i, gpu, &bytes));
-            const net_params at = net_params_of(p, i);
-            p->step[i].packed = net_take<char>(&w, (int64_t)bytes);
-            p->step[i].vectors = net_take<float>(&w, at.end - at.vectors);
-        }
+        size_t bytes = 0;
+        SPIRA_TRY(net_op_call(p->layers[i].op,
+                              [&](auto op) { return net_op_packed_bytes(op, p, i, &bytes); }));
+        const net_params at = net_params_of(p, i);
+        p->step[i].packed = net_take<char>(&w, (int64_t)bytes);
+        p->step[i].vectors = net_take<float>(&w, at.end - at.vectors);
     }
     p->loaded_bytes = w.used;
     return status_success();

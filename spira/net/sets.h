@@ -1,10 +1,10 @@
 // spira/net/sets.h: coordinate sets as nodes of a network's graph: finds or adds the output set of
-// a layer. The first step of planning a layer (plan.h).
+// a layer. The first step of planning a layer (planning.h).
 #ifndef SPIRA_NET_SETS_H
 #define SPIRA_NET_SETS_H
 
 #include "../downsample.h"
-#include "types.h"
+#include "read.h"
 
 namespace spira {
 
@@ -182,6 +182,38 @@ SPIRA_API status net_inverse_set(net_plan *p, int i, int *set) {
 
 // ---- joined sets --------------------------------------------------------------------------------
 
+// Source rows of a joined set.
+SPIRA_API int64_t net_join_sources(const net_plan *p, const net_set *set) {
+    int64_t sum = 0;
+    for (int n = 0; n < set->sources; ++n) {
+        sum += p->set[set->source[n]].capacity;
+    }
+    return sum;
+}
+
+SPIRA_API join_rows net_join_rows(const net_set *set, void *memory) {
+    return {(int32_t *)((char *)memory + set->begin), (int32_t *)((char *)memory + set->order)};
+}
+
+// A joined set, and what it is made of. memory: null for the sizes alone.
+template <typename W>
+SPIRA_API join_args<W> net_join_args(const net_plan *p, int s, const net_run_args<W> *run) {
+    const net_set *set = &p->set[s];
+    const int origin[3] = {set->grid.origin.x, set->grid.origin.y, set->grid.origin.z};
+    join_args<W> args = {};
+    args.words = &p->layout;
+    args.sets = set->sources;
+    for (int n = 0; n < set->sources; ++n) {
+        args.set[n] = net_voxels(p, set->source[n], run->input, run->memory);
+    }
+    args.axis = set->axis;
+    args.at = set->axis == join_axis_none ? 0 : origin[set->axis - join_axis_x];
+    args.out = net_voxels(p, s, run->input, run->memory);
+    args.rows = net_join_rows(set, run->memory);
+    args.trouble = run->trouble;
+    return args;
+}
+
 // Takes a set into the grid of a union on one axis. Returns false if their lattices differ: the
 // coarser coordinates must be coordinates of the finer grid, from the same origin.
 SPIRA_API bool net_union_axis(int origin, int spacing, int extent, int *to_origin, int *to_spacing,
@@ -263,7 +295,7 @@ SPIRA_API status net_joined_set(net_plan *p, int i, int *set) {
         node.sources == 1 ? min_of(sum, net_cells(p, &node.grid)) : net_roomy(p, &node, sum), set);
 }
 
-// ---- any layer ----------------------------------------------------------------------------------
+// ---- layers with a kernel -----------------------------------------------------------------------
 
 // The output set of a convolution or pooling that is not transposed.
 SPIRA_API status net_strided_set(net_plan *p, int i, int *set) {
@@ -277,16 +309,6 @@ SPIRA_API status net_strided_set(net_plan *p, int i, int *set) {
     const triple stride = triple_multiply(from, by);
     return l->rule == net_rule_expand ? net_expanded_set(p, i, stride, set)
                                       : net_floor_set(p, i, stride, set);
-}
-
-// Finds or adds the output set of a layer whose record has been checked.
-SPIRA_API status net_output_set(net_plan *p, int i, int *set) {
-    const net_layer *l = &p->layers[i];
-    *set = net_source_set(p, net_number(l->source));
-    return l->op == net_join    ? net_joined_set(p, i, set)
-           : l->op == net_dense ? status_success()
-           : l->transposed      ? net_inverse_set(p, i, set)
-                                : net_strided_set(p, i, set);
 }
 
 } // namespace spira

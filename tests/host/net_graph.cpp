@@ -68,10 +68,10 @@ TEST(net_graph_names_the_strided_layer_at_fault) {
     check_faults(
         network_expanded,
         {
-            {1, "unknown rule", [](net_layer *l) { l[1].rule = (net_rule)2; }, __LINE__},
-            {1, "unknown rule", [](net_layer *l) { l[1].rule = (net_rule)-1; }, __LINE__},
-            {0, "padding without", [](net_layer *l) { l[0].padding.z = 1; }, __LINE__},
-            {1, "padding without", [](net_layer *l) { l[1].rule = net_rule_floor; }, __LINE__},
+            {1, "rule (an unknown", [](net_layer *l) { l[1].rule = (net_rule)2; }, __LINE__},
+            {1, "rule (an unknown", [](net_layer *l) { l[1].rule = (net_rule)-1; }, __LINE__},
+            {0, "padding (without", [](net_layer *l) { l[0].padding.z = 1; }, __LINE__},
+            {1, "padding (without", [](net_layer *l) { l[1].rule = net_rule_floor; }, __LINE__},
             {1, "padding", [](net_layer *l) { l[1].padding.y = -1; }, __LINE__},
             {1, "padding", [](net_layer *l) { l[1].padding.y = (1 << 20) + 1; }, __LINE__},
             {1, "makes empty",
@@ -109,7 +109,7 @@ TEST(net_graph_names_the_strided_layer_at_fault) {
                  l[2].stride = {2, 2, 2};
              },
              __LINE__},
-            {2, "two sources", [](net_layer *l) { l[2].source2 = net_from(0); }, __LINE__},
+            {2, "source2", [](net_layer *l) { l[2].source2 = net_from(0); }, __LINE__},
             {2, "residual", [](net_layer *l) { l[2].residual = net_from(0); }, __LINE__},
         });
 }

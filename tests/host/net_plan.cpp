@@ -1,4 +1,4 @@
-// tests/host/net_plan.cpp: net.h and net/plan.h: what planning refuses, and the sets, maps and
+// tests/host/net_plan.cpp: net.h and net/planning.h: what planning refuses, and the sets, maps and
 // steps that it derives from a table.
 #include "../support/net_plans.h"
 
@@ -37,14 +37,14 @@ TEST(net_plan_names_the_layer_at_fault) {
         {1, "no layer", [](net_layer *l) { l[1].source = net_from(INT32_MIN); }, __LINE__},
         {2, "no layer", [](net_layer *l) { l[2].source2 = net_from(-3); }, __LINE__},
         {2, "no layer", [](net_layer *l) { l[2].residual = net_from(-3); }, __LINE__},
-        {0, "size, stride or dilation", [](net_layer *l) { l[0].size.x = 16; }, __LINE__},
-        {1, "size, stride or dilation", [](net_layer *l) { l[1].size.y = 0; }, __LINE__},
-        {2, "size, stride or dilation", [](net_layer *l) { l[2].size.z = -1; }, __LINE__},
-        {1, "size, stride or dilation", [](net_layer *l) { l[1].stride.x = 0; }, __LINE__},
-        {3, "size, stride or dilation", [](net_layer *l) { l[3].stride.z = 0; }, __LINE__},
-        {1, "size, stride or dilation", [](net_layer *l) { l[1].stride.y = -2; }, __LINE__},
-        {1, "size, stride or dilation", [](net_layer *l) { l[1].stride.y = 1 << 21; }, __LINE__},
-        {2, "size, stride or dilation", [](net_layer *l) { l[2].dilation.z = 0; }, __LINE__},
+        {0, "size.x", [](net_layer *l) { l[0].size.x = 16; }, __LINE__},
+        {1, "size.y", [](net_layer *l) { l[1].size.y = 0; }, __LINE__},
+        {2, "size.z", [](net_layer *l) { l[2].size.z = -1; }, __LINE__},
+        {1, "stride.x", [](net_layer *l) { l[1].stride.x = 0; }, __LINE__},
+        {3, "stride.z", [](net_layer *l) { l[3].stride.z = 0; }, __LINE__},
+        {1, "stride.y", [](net_layer *l) { l[1].stride.y = -2; }, __LINE__},
+        {1, "stride.y", [](net_layer *l) { l[1].stride.y = 1 << 21; }, __LINE__},
+        {2, "dilation.z", [](net_layer *l) { l[2].dilation.z = 0; }, __LINE__},
         {0, "operation", [](net_layer *l) { l[0].op = (net_op)(net_dense + 1); }, __LINE__},
         {2, "operation", [](net_layer *l) { l[2].op = (net_op)-1; }, __LINE__},
         {0, "channels", [](net_layer *l) { l[0].channels = 0; }, __LINE__},
@@ -60,8 +60,8 @@ TEST(net_plan_names_the_layer_at_fault) {
         {3, "channels", [](net_layer *l) { l[3].channels = conv_channels_max + 1; }, __LINE__},
         {1, "activation", [](net_layer *l) { l[1].act = (activation)3; }, __LINE__},
         {1, "activation", [](net_layer *l) { l[1].act = (activation)-1; }, __LINE__},
-        {2, "two sources", [](net_layer *l) { l[2].source2 = net_from(0); }, __LINE__},
-        {2, "two sources", [](net_layer *l) { l[2].source2 = net_from(net_input); }, __LINE__},
+        {2, "source2", [](net_layer *l) { l[2].source2 = net_from(0); }, __LINE__},
+        {2, "source2", [](net_layer *l) { l[2].source2 = net_from(net_input); }, __LINE__},
         {2, "residual", [](net_layer *l) { l[2].residual = net_from(0); }, __LINE__},
         {3, "residual", [](net_layer *l) { l[3].residual = net_from(net_input); }, __LINE__},
         {2, "residual",
@@ -111,9 +111,9 @@ TEST(net_plan_names_the_layer_at_fault) {
 
 // A member that an operation does not have is refused by its name, not ignored.
 TEST(net_plan_refuses_members_of_other_operations) {
-    enum { conv = 1 << net_conv, pools = 1 << net_pool_max | 1 << net_pool_average };
-    enum { join = 1 << net_join, dense = 1 << net_dense };
-    static const struct {
+    const int conv = 1 << net_conv, pools = 1 << net_pool_max | 1 << net_pool_average;
+    const int join = 1 << net_join, dense = 1 << net_dense;
+    const struct {
         const char *name;
         int operations; // that have it
         void (*give)(net_layer *l);
@@ -164,7 +164,7 @@ TEST(net_plan_refuses_members_of_other_operations) {
 
 TEST(net_plan_names_the_pooling_at_fault) {
     static const fault faults[] = {
-        {1, "one voxel",
+        {1, "over one voxel",
          [](net_layer *l) {
              l[1].size = l[1].stride = {1, 1, 1};
          },

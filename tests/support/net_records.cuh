@@ -39,7 +39,7 @@ inline tune_choice choice_of(const net_plan *p, int layer, const device_info *d,
 inline status plan_for(const network *n, const net_limits *limits, const device_info *d,
                        net_plan *p) {
     SPIRA_TRY(net_plan_sets(n->layers, n->count, limits, true, p));
-    net_plan_layouts(p);
+    p->gpu = *d;
     return net_plan_choices(limits, d, p);
 }
 

@@ -1,11 +1,11 @@
-// spira/net/plan.h: the first half of planning: checks the table of layers and derives coordinate
-// sets (sets.h), kernel maps, shapes and lifetimes from it. place.h gives the arrays their places
-// after it.
-#ifndef SPIRA_NET_PLAN_H
-#define SPIRA_NET_PLAN_H
+// spira/net/planning.h: the first half of planning: checks the table of layers and derives
+// coordinate sets (sets.h), kernel maps, shapes and lifetimes from it. place.h gives the arrays
+// their places after it.
+#ifndef SPIRA_NET_PLANNING_H
+#define SPIRA_NET_PLANNING_H
 
+#include "ops.h"
 #include "parts.h"
-#include "sets.h"
 
 namespace spira {
 
@@ -30,53 +30,36 @@ SPIRA_API status net_check_sources(const net_plan *p, int i) {
     return status_success();
 }
 
-SPIRA_API status net_check_kernel(const net_layer *l, int i) {
-    const kernel_shape kernel = {l->size, l->dilation, l->stride, l->transposed};
-    const triple none = triple_make(0, 0, 0);
-    if (status_failed(kernel_check(&kernel))) {
-        return net_fault("an unsupported kernel size, stride or dilation", i);
-    }
-    if (l->rule < net_rule_floor || l->rule > net_rule_expand) {
-        return net_fault("an unknown rule", i);
-    }
-    if (l->rule != net_rule_expand && !triple_equal(l->padding, none)) {
-        return net_fault("a padding without net_rule_expand", i);
-    }
-    return status_success();
-}
-
-SPIRA_API bool net_triple_given(triple t) {
-    return t.x || t.y || t.z;
-}
-
-// A member that is given, though the operation does not have it, or null.
+// A member that is given, though the operation does not have it; or null.
 SPIRA_API const char *net_foreign_member(const net_layer *l) {
-    const bool conv = net_is_conv(l), join = l->op == net_join, kernel = conv || net_is_pool(l);
     const struct {
-        bool has, given;
+        unsigned member;
+        bool given;
         const char *what;
     } members[] = {
-        {conv || join, l->source2.plus_two != 0, "source2 (the operation has one source)"},
-        {join, l->source3.plus_two != 0, "source3 (only joins have one)"},
-        {join, l->source4.plus_two != 0, "source4 (only joins have one)"},
-        {conv, l->channels != 0, "channels (the operation keeps its source's)"},
-        {kernel, net_triple_given(l->size), "size (the operation has no kernel)"},
-        {kernel, net_triple_given(l->stride), "stride (the operation has no kernel)"},
-        {kernel, net_triple_given(l->dilation), "dilation (the operation has no kernel)"},
-        {kernel, l->transposed, "transposed (the operation has no kernel)"},
-        {kernel, l->rule != net_rule_floor, "rule (the operation has no kernel)"},
-        {kernel, net_triple_given(l->padding), "padding (the operation has no kernel)"},
-        {conv, l->bias, "bias (only convolutions have one)"},
-        {conv, l->norm, "norm (only convolutions have one)"},
-        {conv, l->residual.plus_two != 0, "residual (only convolutions have one)"},
-        {conv, l->act != activation_none, "act (only convolutions have one)"},
-        {conv && l->act == activation_leaky, l->slope != 0, "slope (without activation_leaky)"},
-        {conv, l->pairs != 0, "pairs (only convolutions have records)"},
-        {join, l->axis != join_axis_none, "axis (only joins have one)"},
-        {l->op == net_dense, l->order != dense_channels_first, "order (of net_dense alone)"},
+        {net_member_source2, l->source2.plus_two != 0, "source2 (the operation has one source)"},
+        {net_member_more, l->source3.plus_two != 0, "source3 (the operation has none)"},
+        {net_member_more, l->source4.plus_two != 0, "source4 (the operation has none)"},
+        {net_member_channels, l->channels != 0, "channels (the operation keeps its source's)"},
+        {net_member_kernel, net_triple_given(l->size), "size (the operation has no kernel)"},
+        {net_member_kernel, net_triple_given(l->stride), "stride (the operation has no kernel)"},
+        {net_member_kernel, net_triple_given(l->dilation),
+         "dilation (the operation has no kernel)"},
+        {net_member_kernel, l->transposed, "transposed (the operation has no kernel)"},
+        {net_member_kernel, l->rule != net_rule_floor, "rule (the operation has no kernel)"},
+        {net_member_kernel, net_triple_given(l->padding), "padding (the operation has no kernel)"},
+        {net_member_epilogue, l->bias, "bias (the operation has none)"},
+        {net_member_epilogue, l->norm, "norm (the operation has none)"},
+        {net_member_epilogue, l->residual.plus_two != 0, "residual (the operation has none)"},
+        {net_member_epilogue, l->act != activation_none, "act (the operation has none)"},
+        {net_member_epilogue, l->slope != 0, "slope (the operation has no activation)"},
+        {net_member_epilogue, l->pairs != 0, "pairs (the operation has no tuning records)"},
+        {net_member_axis, l->axis != join_axis_none, "axis (the operation has none)"},
+        {net_member_order, l->order != dense_channels_first, "order (the operation has none)"},
     };
+    const unsigned has = net_members_of(l);
     for (const auto &m : members) {
-        if (m.given && !m.has) {
+        if (m.given && !(m.member & has)) {
             return m.what;
         }
     }
@@ -85,7 +68,7 @@ SPIRA_API const char *net_foreign_member(const net_layer *l) {
 
 SPIRA_API status net_check_layer(const net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
-    if (l->op < net_conv || l->op > net_dense) {
+    if (!net_op_known(l->op)) {
         return net_fault("op (an unknown operation)", i);
     }
     SPIRA_TRY(net_check_sources(p, i));
@@ -93,29 +76,13 @@ SPIRA_API status net_check_layer(const net_plan *p, int i) {
     if (foreign) {
         return net_fault(foreign, i);
     }
-    if (net_is_conv(l) || net_is_pool(l)) {
-        SPIRA_TRY(net_check_kernel(l, i));
-    }
-    if (net_is_conv(l) && (l->channels < 1 || l->channels > conv_channels_max)) {
-        return net_fault("channels (1 to 4096)", i);
-    }
-    if (net_is_conv(l) && l->source2.plus_two &&
-        net_source_set(p, net_number(l->source2)) != net_source_set(p, net_number(l->source))) {
-        return net_fault("two sources of different sets", i);
-    }
-    if (l->act < activation_none || l->act > activation_leaky) {
-        return net_fault("act (an unknown activation)", i);
-    }
-    if (l->axis < join_axis_none || l->axis > join_axis_z) {
-        return net_fault("axis (not x, y or z)", i);
-    }
-    if (l->order < dense_channels_first || l->order > dense_channels_last) {
-        return net_fault("order (an unknown one)", i);
-    }
     if (l->capacity < 0 || l->capacity > INT32_MAX / 2) {
         return net_fault("capacity (0 to 2^30 - 1)", i);
     }
-    return l->pairs < 0 ? net_fault("pairs (a negative number)", i) : status_success();
+    if (l->format < net_format_same || l->format > net_format_bf16) {
+        return net_fault("format (an unknown one)", i);
+    }
+    return net_op_call(l->op, [&](auto op) { return net_op_check(op, p, i); });
 }
 
 SPIRA_API status net_check_grid(const expand_grid *grid, int batch) {
@@ -181,11 +148,11 @@ SPIRA_API status net_find_map(net_plan *p, int i, int *found) {
     kernel_shape kernel = {l->size, l->dilation, p->set[l->transposed ? outputs : source].stride,
                            l->transposed};
     *found = net_none;
-    if (!net_is_conv(l) && !net_is_pool(l)) {
+    if (!(net_members_of(l) & net_member_kernel)) {
         return status_success();
     }
     if (status_failed(kernel_check(&kernel))) {
-        return net_fault("an unsupported kernel reach", i); // here the stride is absolute
+        return net_fault("size (the kernel's reach)", i); // here the stride is absolute
     }
     if (source == outputs && kernel_volume(&kernel) == 1) {
         return status_success();
@@ -196,7 +163,10 @@ SPIRA_API status net_find_map(net_plan *p, int i, int *found) {
     if (*found < 0) {
         SPIRA_TRY(net_add_map(p, i, &kernel, found));
     }
-    p->map[*found].kept |= !net_is_conv(l);
+    net_map *const map = &p->map[*found];
+    const bool lists = net_op_call(l->op, [](auto op) { return (bool)decltype(op)::lists; });
+    map->kept = map->kept || lists;
+    map->ordered = map->ordered || (!lists && p->device);
     return status_success();
 }
 
@@ -208,117 +178,20 @@ SPIRA_API status net_plan_index(net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
     net_step *step = &p->step[i];
     step->source_set = net_source_set(p, net_number(l->source));
-    SPIRA_TRY(net_output_set(p, i, &step->set));
+    SPIRA_TRY(net_op_call(l->op, [&](auto op) { return net_op_set(op, p, i, &step->set); }));
     if (l->capacity && l->capacity != p->set[step->set].capacity) {
         return net_fault("capacity (its set has another one, by the first of its layers)", i);
     }
-    SPIRA_TRY(net_find_map(p, i, &step->map));
-    if (step->map == net_none && net_is_pool(l)) {
-        return net_fault("pooling over one voxel", i);
-    }
-    return status_success();
+    return net_find_map(p, i, &step->map);
 }
 
-// All sources of a join have the same channels.
-SPIRA_API status net_check_join(const net_plan *p, int i) {
-    const net_reads reads = net_reads_of(&p->layers[i]);
-    for (int layer : reads.layer) {
-        if (layer != net_none && net_source_channels(p, layer) != p->step[i].channels) {
-            return net_fault("a join of sources with different channels", i);
-        }
-    }
-    return status_success();
-}
-
-// The format of a layer's features. Host plans are fp32 throughout, whatever the layers say.
-//
-// Convolutions, pooling and joins write the format that they read. fp32 and tf32 are stored alike:
-// a convolution of one reads features of the other. A dense map has the format of its source, or
-// fp32.
-SPIRA_API status net_plan_format(net_plan *p, int i) {
-    const net_layer *l = &p->layers[i];
-    net_step *step = &p->step[i];
-    if (l->format < net_format_same || l->format > net_format_bf16) {
-        return net_fault("format (an unknown one)", i);
-    }
-    const numeric from = net_type_of(p, net_number(l->source));
-    step->type = !p->device || !l->format ? p->limits.type : (numeric)(l->format - net_format_f32);
-    if (l->op == net_dense) {
-        const numeric own = from == numeric_tf32 ? numeric_f32 : from;
-        step->type = p->device && l->format ? step->type : own;
-        return step->type == own || step->type == numeric_f32
-                   ? status_success()
-                   : net_fault("format (a dense map has that of its source, or fp32)", i);
-    }
-    const net_reads reads = net_reads_of(l);
-    for (int layer : reads.layer) {
-        if (layer == net_none) {
-            continue;
-        }
-        const numeric type = net_type_of(p, layer);
-        if (numeric_size(type) != numeric_size(step->type) ||
-            (numeric_size(type) == 2 && type != step->type)) {
-            return net_fault("format (another one than its source's: only dense maps convert)", i);
-        }
-    }
-    return status_success();
-}
-
-// The channels and the size of a dense output.
-SPIRA_API status net_plan_dense(net_plan *p, int i) {
-    net_step *step = &p->step[i];
-    const expand_grid *grid = &p->set[step->set].grid;
-    if (!grid->extent.x || !grid->extent.y || !grid->extent.z) {
-        return net_fault("a dense output without an extent (limits.grid)", i);
-    }
-    if (p->limits.batch < 1) {
-        return net_fault("a dense output without a batch size (limits.batch)", i);
-    }
-    size_t bytes;
-    const status fits =
-        dense_bytes(grid, p->limits.batch, step->channels, net_type_of(p, i), &bytes);
-    if (status_failed(fits)) {
-        return net_fault(fits.subject, i);
-    }
-    if (bytes >> 54) { // sums over all layers stay below 2^63
-        return net_fault("a dense output of this size", i);
-    }
-    if (p->layers[i].order == dense_channels_last && grid->extent.z > dense_depth_max) {
-        return net_fault("a dense output of this depth", i);
-    }
-    const int64_t deep = (int64_t)step->channels * grid->extent.z;
-    step->channels = (int)deep;
-    return deep <= INT32_MAX ? status_success() : net_fault("a dense output of this depth", i);
-}
-
-// The shape of a layer, and the place of its parameters.
+// The format and the shape of a layer, and the place of its parameters.
 SPIRA_API status net_plan_shape(net_plan *p, int i) {
-    const net_layer *l = &p->layers[i];
-    net_step *step = &p->step[i];
-    conv_shape *shape = &step->shape;
-    const int cin = net_source_channels(p, net_number(l->source));
-    step->channels = net_is_conv(l) ? l->channels : cin;
-    shape->volume = step->map == net_none ? 1 : p->map[step->map].volume;
-    shape->cin = cin;
-    shape->cin2 = net_source_channels(p, net_number(l->source2));
-    shape->cout = step->channels;
-    SPIRA_TRY(net_plan_format(p, i));
-    shape->type = step->type;
-    step->params = p->params;
-    if (l->op == net_join) {
-        return net_check_join(p, i);
-    }
-    if (l->op == net_dense) {
-        return net_plan_dense(p, i);
-    }
-    if (!net_is_conv(l)) {
-        return status_success();
-    }
-    if (status_failed(conv_shape_check(shape))) {
-        return net_fault("channels", i);
-    }
-    p->params += (int64_t)shape->volume * (shape->cin + shape->cin2) * shape->cout +
-                 (int64_t)shape->cout * (l->bias + 2 * l->norm);
+    const net_op op = p->layers[i].op;
+    p->step[i].params = p->params;
+    SPIRA_TRY(net_op_call(op, [&](auto o) { return net_op_type(o, p, i); }));
+    SPIRA_TRY(net_op_call(op, [&](auto o) { return net_op_shape(o, p, i); }));
+    p->params = net_params_of(p, i).end;
     return status_success();
 }
 
@@ -335,12 +208,7 @@ SPIRA_API status net_plan_layer(net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
     net_step *step = &p->step[i];
     const net_reads reads = net_reads_of(l);
-    const int residual = reads.layer[net_reads_residual];
-    if (residual != net_none && (net_source_set(p, residual) != step->set ||
-                                 net_source_channels(p, residual) != step->channels)) {
-        return net_fault("a residual of another set or other channels", i);
-    }
-    bool keeps = l->keep || p->limits.keep_all || i == p->layer_count - 1;
+    const bool keeps = l->keep || p->limits.keep_all || i == p->layer_count - 1;
     step->last_use = keeps ? p->layer_count : i;
     step->shortcut = step->fused_into = net_none;
     for (int layer : reads.layer) {

@@ -1,0 +1,52 @@
+// spira/net/ops/base.cuh: what an operation of a layer does on the GPU. `format` is the number
+// format that it is compiled for.
+#ifndef SPIRA_NET_OPS_BASE_CUH
+#define SPIRA_NET_OPS_BASE_CUH
+
+#include "../../status.cuh"
+#include "base.h"
+
+namespace spira {
+
+// One layer of a run.
+//
+// programmatic  the launch before this one on the stream is a layer too, and no other stream has
+//               been waited for since
+template <typename W>
+struct net_launch {
+    const net_plan *plan;
+    int layer;
+    const net_run_args<W> *run;
+    bool programmatic;
+    cudaStream_t stream;
+};
+
+// The features that a layer reads.
+template <typename W>
+SPIRA_API const void *net_launch_in(const net_launch<W> *a, net_source source) {
+    return net_features_of(a->plan, net_number(source), a->run->features, a->run->memory);
+}
+
+template <numeric format, typename W>
+SPIRA_API status net_op_run(net_op_base, const net_launch<W> *a) {
+    return net_fault("op (an unknown operation)", a->layer);
+}
+
+// ---- parameters ---------------------------------------------------------------------------------
+
+// Bytes of the packed weights.
+SPIRA_API status net_op_packed_bytes(net_op_base, const net_plan *, int, size_t *bytes) {
+    *bytes = 0;
+    return status_success();
+}
+
+// Packs the weights. packed [bytes]: of net_op_packed_bytes
+template <numeric format>
+SPIRA_API status net_op_pack(net_op_base, const net_plan *, int, const float *, void *,
+                             cudaStream_t) {
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,142 @@
+// spira/net/ops/base.h: what an operation of a layer is.
+//
+// An operation is a struct net_op_NAME, which has constants alone, and functions that take it as
+// their first argument: here and, for the GPU, in base.cuh. An operation has those functions of its
+// own that differ from the ones of net_op_base. It is a file of this folder, or two, and a line in
+// ops.h.
+#ifndef SPIRA_NET_OPS_BASE_H
+#define SPIRA_NET_OPS_BASE_H
+
+#include "../sets.h"
+
+namespace spira {
+
+// Members of net_layer that not every operation has.
+enum net_member : unsigned {
+    net_member_source2 = 1,
+    net_member_more = 2, // source3, source4
+    net_member_channels = 4,
+    net_member_kernel = 8,    // size, stride, dilation, transposed, rule, padding
+    net_member_epilogue = 16, // bias, norm, residual, act, slope, and pairs
+    net_member_axis = 32,
+    net_member_order = 64,
+};
+
+// One source, no members of its own, no parameters; a row of the source's channels for each voxel
+// of the source's set, in the source's format.
+struct net_op_base {
+    enum { known = true };
+    enum { members = 0 };   // of net_member
+    enum { lists = false }; // with a kernel: whether the map itself is read, not its ordered layout
+};
+
+struct net_op_unknown : net_op_base {
+    enum { known = false }; // it is neither planned nor run
+};
+
+// ---- planning -----------------------------------------------------------------------------------
+
+// Refuses what the operation cannot do. The sources have been planned.
+SPIRA_API status net_op_check(net_op_base, const net_plan *, int) {
+    return status_success();
+}
+
+// Finds or adds the output set.
+SPIRA_API status net_op_set(net_op_base, net_plan *p, int i, int *set) {
+    *set = net_source_set(p, net_number(p->layers[i].source));
+    return status_success();
+}
+
+// Fills step->type. Host plans are fp32 throughout. fp32 and tf32 are stored alike: an operation on
+// one reads features of the other.
+SPIRA_API status net_op_type(net_op_base, net_plan *p, int i) {
+    const numeric type = net_type_wanted(p, i);
+    const net_reads reads = net_reads_of(&p->layers[i]);
+    for (int layer : reads.layer) {
+        const numeric from = layer == net_none ? type : net_type_of(p, layer);
+        if (from != type && (numeric_size(from) == 2 || numeric_size(type) == 2)) {
+            return net_fault("format (another one than its source's: only dense maps convert)", i);
+        }
+    }
+    p->step[i].type = type;
+    return status_success();
+}
+
+// Fills step->shape and step->channels. Sets and map are there.
+SPIRA_API status net_op_shape(net_op_base, net_plan *p, int i) {
+    net_step *step = &p->step[i];
+    step->channels = step->shape.cin = step->shape.cout =
+        net_source_channels(p, net_number(p->layers[i].source));
+    step->shape.volume = step->map == net_none ? 1 : p->map[step->map].volume;
+    step->shape.type = step->type;
+    return status_success();
+}
+
+// Where the parameters start. step->params and the shape are there.
+SPIRA_API net_params net_op_params(net_op_base, const net_plan *p, int i) {
+    const int64_t at = p->step[i].params;
+    return {-1, -1, -1, -1, at, at};
+}
+
+// Rows of the features.
+SPIRA_API int64_t net_op_rows(net_op_base, const net_plan *p, int i) {
+    return p->set[p->step[i].set].capacity;
+}
+
+// ---- a run on the host --------------------------------------------------------------------------
+
+template <typename W>
+SPIRA_API status net_op_run_host(net_op_base, const net_plan *, int i, const net_run_args<W> *) {
+    return net_fault("op (an unknown operation)", i);
+}
+
+// ---- operations with a kernel -------------------------------------------------------------------
+
+struct net_op_kernel : net_op_base {
+    enum { members = net_member_kernel };
+};
+
+SPIRA_API status net_op_check(net_op_kernel, const net_plan *p, int i) {
+    const net_layer *l = &p->layers[i];
+    static const char *const sizes[3] = {"size.x (1 to 15)", "size.y (1 to 15)",
+                                         "size.z (1 to 15)"};
+    static const char *const strides[3] = {"stride.x (1 to 2^20)", "stride.y (1 to 2^20)",
+                                           "stride.z (1 to 2^20)"};
+    static const char *const dilations[3] = {"dilation.x (1 to 2^20)", "dilation.y (1 to 2^20)",
+                                             "dilation.z (1 to 2^20)"};
+    const int size[3] = {l->size.x, l->size.y, l->size.z};
+    const int stride[3] = {l->stride.x, l->stride.y, l->stride.z};
+    const int dilation[3] = {l->dilation.x, l->dilation.y, l->dilation.z};
+    for (int a = 0; a < 3; ++a) {
+        if (size[a] < 1 || size[a] > kernel_size_max) {
+            return net_fault(sizes[a], i);
+        }
+        if (stride[a] < 1 || stride[a] > 1 << 20) {
+            return net_fault(strides[a], i);
+        }
+        if (dilation[a] < 1 || dilation[a] > 1 << 20) {
+            return net_fault(dilations[a], i);
+        }
+    }
+    if (l->rule < net_rule_floor || l->rule > net_rule_expand) {
+        return net_fault("rule (an unknown one)", i);
+    }
+    if (l->rule != net_rule_expand && net_triple_given(l->padding)) {
+        return net_fault("padding (without net_rule_expand)", i);
+    }
+    return status_success();
+}
+
+SPIRA_API status net_op_set(net_op_kernel, net_plan *p, int i, int *set) {
+    return p->layers[i].transposed ? net_inverse_set(p, i, set) : net_strided_set(p, i, set);
+}
+
+// The kernel map of a layer in a host run; null for the identity.
+SPIRA_API const int32_t *net_map_of(const net_plan *p, int i, const void *memory) {
+    const int map = p->step[i].map;
+    return map == net_none ? nullptr : (const int32_t *)((const char *)memory + p->map[map].map);
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,113 @@
+// spira/net/ops/conv.cuh: convolutions as layers on the GPU.
+#ifndef SPIRA_NET_OPS_CONV_CUH
+#define SPIRA_NET_OPS_CONV_CUH
+
+#include "../../conv.cuh"
+#include "../../conv/tune_fit.cuh"
+#include "../place.h"
+#include "base.cuh"
+#include "conv.h"
+
+namespace spira {
+
+// The loaded bias, scale and shift of a layer; null where the layer has none.
+struct net_vectors {
+    const float *bias, *scale, *shift;
+};
+
+SPIRA_API net_vectors net_vectors_of(const net_plan *p, int layer, const void *loaded) {
+    const net_params at = net_params_of(p, layer);
+    const float *begin = (const float *)((const char *)loaded + p->step[layer].vectors);
+    net_vectors v;
+    v.bias = at.bias < 0 ? nullptr : begin + (at.bias - at.vectors);
+    v.scale = at.scale < 0 ? nullptr : begin + (at.scale - at.vectors);
+    v.shift = at.shift < 0 ? nullptr : begin + (at.shift - at.vectors);
+    return v;
+}
+
+// The map of a convolution, over the memory of the workspace.
+template <typename W>
+SPIRA_API conv_map net_conv_map(const net_plan *p, int layer, const net_run_args<W> *run) {
+    const net_step *step = &p->step[layer];
+    const voxel_set<W> outputs = net_voxels(p, step->set, run->input, run->memory);
+    if (step->map != net_none) {
+        const order_layout order = net_order(p, &p->map[step->map], run->memory);
+        return conv_map_of_order(&order, outputs.count, outputs.capacity);
+    }
+    return conv_map_identity(outputs.count, outputs.capacity);
+}
+
+// The shortcut that is fused into a layer.
+template <typename W>
+SPIRA_API conv_shortcut net_conv_shortcut(const net_plan *p, int layer,
+                                          const net_run_args<W> *run) {
+    const int own = p->step[layer].shortcut;
+    const net_step *step = &p->step[own];
+    const net_vectors vectors = net_vectors_of(p, own, run->loaded);
+    conv_shortcut s = {};
+    s.cin = step->shape.cin;
+    s.cin2 = step->shape.cin2;
+    s.in = net_features_of(p, net_number(p->layers[own].source), run->features, run->memory);
+    s.in2 = net_features_of(p, net_number(p->layers[own].source2), run->features, run->memory);
+    s.weights = (const char *)run->loaded + step->packed;
+    s.bias = vectors.bias;
+    s.scale = vectors.scale;
+    s.shift = vectors.shift;
+    return s;
+}
+
+template <numeric format, typename W>
+SPIRA_API status net_op_run(net_op_conv, const net_launch<W> *a) {
+    const net_layer *l = &a->plan->layers[a->layer];
+    const net_step *step = &a->plan->step[a->layer];
+    const conv_map map = net_conv_map(a->plan, a->layer, a->run);
+    const net_vectors vectors = net_vectors_of(a->plan, a->layer, a->run->loaded);
+    const conv_sizes sizes = tune_sizes(&step->choice);
+    conv_shortcut shortcut = {};
+    conv_args args = {};
+    args.shape = step->shape;
+    args.map = &map;
+    args.in = net_launch_in(a, l->source);
+    args.in2 = net_launch_in(a, l->source2);
+    args.weights = (const char *)a->run->loaded + step->packed;
+    args.epilogue.bias = vectors.bias;
+    args.epilogue.scale = vectors.scale;
+    args.epilogue.shift = vectors.shift;
+    args.epilogue.act = l->act;
+    args.epilogue.slope = l->slope;
+    if (step->shortcut != net_none) {
+        shortcut = net_conv_shortcut(a->plan, a->layer, a->run);
+        args.shortcut = &shortcut;
+    } else {
+        args.epilogue.residual = net_launch_in(a, l->residual);
+    }
+    args.out = net_target(a->plan, a->layer, a->run);
+    args.programmatic = a->programmatic;
+    args.sizes = step->choice.tiles ? &sizes : nullptr;
+    return conv<format, true>(&a->plan->gpu, &args, a->stream);
+}
+
+SPIRA_API status net_op_packed_bytes(net_op_conv, const net_plan *p, int i, size_t *bytes) {
+    const net_step *step = &p->step[i];
+    const conv_shape *s = &step->shape;
+    return step->fused_into == net_none
+               ? conv_weights_bytes(&p->gpu, s, bytes)
+               : conv_shortcut_bytes(&p->gpu, &p->step[step->fused_into].shape, s->cin, s->cin2,
+                                     bytes);
+}
+
+template <numeric format>
+SPIRA_API status net_op_pack(net_op_conv, const net_plan *p, int i, const float *weight,
+                             void *packed, cudaStream_t stream) {
+    const net_step *step = &p->step[i];
+    const conv_shape *s = &step->shape;
+    const size_t bytes = step->vectors - step->packed;
+    return step->fused_into == net_none
+               ? conv_weights_pack<format>(&p->gpu, s, weight, packed, bytes, stream)
+               : conv_shortcut_pack<format>(&p->gpu, &p->step[step->fused_into].shape, s->cin,
+                                            s->cin2, weight, packed, bytes, stream);
+}
+
+} // namespace spira
+
+#endif

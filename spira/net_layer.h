@@ -1,0 +1,168 @@
+// spira/net_layer.h: a network as its caller describes it: a table of layers, and limits. net.h
+// says how it is planned and run.
+#ifndef SPIRA_NET_LAYER_H
+#define SPIRA_NET_LAYER_H
+
+#include "conv.h"
+#include "dense.h"
+#include "device.h"
+#include "expand.h"
+#include "join.h"
+#include "tune.h"
+
+namespace spira {
+
+enum { net_layers_max = 256, net_sets_max = 16, net_maps_max = 64 };
+
+// Layers are numbered by their place in the table. Two numbers are no layer:
+enum {
+    net_input = -1, // the input of the network
+    net_none = -2,  // no layer, no map
+};
+
+// What a layer reads: net_from(number of a layer), net_from(net_input), or zero for nothing.
+struct net_source {
+    int plus_two; // the number + 2
+};
+
+SPIRA_API net_source net_from(int layer) {
+    return {(int)((unsigned)layer + 2)};
+}
+
+// The number of the layer that is read, net_input, or net_none.
+SPIRA_API int net_number(net_source source) {
+    return (int)((unsigned)source.plus_two - 2);
+}
+
+enum net_op : int {
+    net_conv,
+    net_pool_max,
+    net_pool_average,
+    net_join,  // the union of up to four sources, without an axis if `axis` says so. Features of
+               // voxels that agree are summed (join.h)
+    net_dense, // a dense map of the source (dense.h). No layer can read it
+};
+
+// How a convolution or pooling derives its output set, unless it is transposed.
+enum net_rule : int {
+    net_rule_floor,  // the voxels of the source, floored to a multiple of the absolute stride.
+                     // Stride 1 keeps the set (submanifold)
+    net_rule_expand, // spconv's: every voxel whose kernel touches an input, within the extent
+                     // (expand.h). Stride 1 dilates the set
+};
+
+// The number format of a layer's features.
+enum net_format : int {
+    net_format_same, // net_limits.type. Of dense maps in a tf32 network: fp32
+    net_format_f32,  // each is 1 + the `numeric`
+    net_format_tf32,
+    net_format_f16,
+    net_format_bf16,
+};
+
+// A layer. Begin it with one of the functions below, or from zero: what is zero is not there. A
+// member that the operation does not have must be zero.
+struct net_layer {
+    const char *name;
+    net_op op;
+    net_source source;  // what is read
+    net_source source2; // convolutions: concatenated behind the first. Joins: a further source
+    net_source source3, source4; // joins: further sources
+    int channels;                // convolutions: of the output. The others keep their source's
+    // Convolutions and pooling.
+    triple size;     // of the kernel
+    triple stride;   // relative to the source
+    triple dilation; // 1: a dense kernel
+    bool transposed; // inverse convolution: divides by the stride, back to the set that the strided
+                     // layer came from. Of net_rule_expand: that layer has the same kernel
+    net_rule rule;
+    triple padding; // net_rule_expand: in voxels of the source
+    // Convolutions.
+    bool bias;           // adds a bias [channels]
+    bool norm;           // folded batch norm: scale [channels] and shift [channels]
+    net_source residual; // added before the activation
+    activation act;
+    float slope; // of activation_leaky
+    // Pairs of the layer's kernel map in a typical scan (net_limits.count_pairs counts them); 0:
+    // unknown. They select the tuning record of the right density.
+    int64_t pairs;
+    join_axis axis;    // joins: the axis that is dropped
+    dense_order order; // net_dense
+    // Any layer.
+    net_format format; // see net.h for what can be read and written together
+    bool keep;         // the features stay in the workspace until the next run; the last layer's
+                       // always do
+    int32_t capacity;  // voxels of the layer's set; 0: see net.h. The first layer of a set decides;
+                       // the others have the same, or 0
+};
+
+SPIRA_API net_layer net_layer_make(const char *name, net_op op, int source) {
+    net_layer l = {};
+    l.name = name;
+    l.op = op;
+    l.source = net_from(source);
+    return l;
+}
+
+// A convolution with a cubic kernel, without a second source, residual, bias, batch norm and
+// activation. source, here and below: the number of a layer, or net_input.
+SPIRA_API net_layer net_layer_conv(const char *name, int source, int channels, int size,
+                                   int stride) {
+    net_layer l = net_layer_make(name, net_conv, source);
+    l.channels = channels;
+    l.size = triple_make(size, size, size);
+    l.stride = triple_make(stride, stride, stride);
+    l.dilation = triple_make(1, 1, 1);
+    return l;
+}
+
+// Pooling over a cubic kernel. op: net_pool_max or net_pool_average.
+SPIRA_API net_layer net_layer_pool(const char *name, net_op op, int source, int size, int stride) {
+    net_layer l = net_layer_conv(name, source, 0, size, stride);
+    l.op = op;
+    return l;
+}
+
+// The union of two layers' sets, their features summed. source2 may be net_none: then set `axis`.
+SPIRA_API net_layer net_layer_join(const char *name, int source, int source2) {
+    net_layer l = net_layer_make(name, net_join, source);
+    l.source2 = net_from(source2);
+    return l;
+}
+
+// A dense map.
+SPIRA_API net_layer net_layer_dense(const char *name, int source) {
+    return net_layer_make(name, net_dense, source);
+}
+
+// Where a device plan computes the shortcuts of residual blocks. A shortcut is a 1x1x1 convolution
+// without activation whose only reader adds it as its residual.
+enum net_shortcuts : int {
+    net_shortcuts_within, // fused into the layer that adds them, unless their features are kept
+    net_shortcuts_hidden, // the same, and keep_all does not apply to them
+    net_shortcuts_apart,  // layers of their own, as on the host
+};
+
+struct net_limits {
+    int32_t voxels; // capacity of the input set
+    // The grid of the input: its voxels have coordinates origin .. origin + extent - 1. An extent
+    // of 0 is no limit on that axis. Dense outputs require an extent on all axes.
+    expand_grid grid;
+    int batch;        // batch indices are 0 .. batch - 1; 0: unknown. Dense outputs require it
+    int channels;     // of the network's input
+    numeric type;     // of the input, and of all layers without a format of their own
+    bool count_pairs; // also count the pairs of each map and offset
+    bool keep_all;    // every layer keeps its features
+    // The members below apply to device plans only. Records are read during planning and not kept.
+    const tune_record *records; // [record_count], or null
+    int record_count;
+    bool overlap; // reserve memory for runs with a second stream (net_side)
+    // With overlap: the layers up to the second new set run as soon as their part of the index is
+    // there (net_side.early). Worth it where the sets take long to make (net_rule_expand).
+    bool overlap_early;
+    net_shortcuts shortcuts;
+};
+
+} // namespace spira
+
+#endif
