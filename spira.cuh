@@ -4,7 +4,7 @@
 // through it, in the order of the files:
 //
 //   points -> voxels (voxel) -> coordinate sets of larger strides (downsample, expand) -> kernel
-//   maps by z-delta search (map) -> layouts (layout/order) -> features (conv, pool) -> networks
+//   maps by z-delta search (map) -> layouts (order) -> features (conv, pool) -> networks
 //   (net)
 //
 // noun.h says what a thing is and holds its host loop; noun.cuh holds its kernels and launchers.

@@ -743,8 +743,13 @@ SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape 
     int64_t entries = spira::order_begin(&host, host.groups, 0);
     memset(host.source, bench_poison, (size_t)entries * sizeof *host.source);
     size_t scratch = spira::order_host_workspace(count);
-    BENCH_TRY(spira::order_build_host(kernel, spira::map_all, map, count, count, host,
-                                      bench_host_workspace(pool, scratch), scratch));
+    spira::order_request request = {};
+    request.kernel = *kernel;
+    request.map = map;
+    request.count = &count;
+    request.capacity = count;
+    request.layout = host;
+    BENCH_TRY(spira::order_build_host(&request, bench_host_workspace(pool, scratch), scratch));
     bench_check_same(pool, host.row, device.row, (int64_t)host.groups * spira::order_rows, input,
                      "ordered outputs");
     bench_check_same(pool, host.mask, device.mask,

@@ -59,7 +59,6 @@ static void conv_case_order(bench_session *s, const spira::kernel_shape *kernel,
     int keep = s->pool.blocks;
     spira::order_request request = {};
     request.kernel = *kernel;
-    request.threshold = spira::map_all;
     request.map = map;
     request.count = m->count;
     request.capacity = m->voxels;

@@ -156,8 +156,7 @@ static void index_orders(const index_work<W> *w, spira::order_request *request) 
         spira::voxel_set<W> outputs = w->level[m->outputs].device;
         request[i] = {};
         request[i].kernel = m->kernel;
-        request[i].threshold = spira::map_all;
-        request[i].map = m->map;
+        request[i].map = m->compact ? nullptr : m->map;
         request[i].compact = m->compact;
         request[i].count = outputs.count;
         request[i].capacity = outputs.capacity;

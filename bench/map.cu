@@ -93,8 +93,7 @@ template <typename W>
 static spira::status map_order_step(void *context, cudaStream_t stream) {
     const map_work<W> *w = (const map_work<W> *)context;
     SPIRA_TRY(map_compact_step<W>(context, stream));
-    return spira::order_build_dependent(bench_gpu(), &w->order, 1, w->scratch, w->scratch_bytes,
-                                        stream);
+    return spira::order_build(bench_gpu(), &w->order, 1, w->scratch, w->scratch_bytes, stream);
 }
 
 // Times the search and, of its compact map, the ordered layout.
@@ -104,7 +103,7 @@ static void map_run_ordered(bench_session *s, map_work<W> *w, const int32_t *exp
     const int32_t count = *w->outputs.host.count;
     w->order = {};
     w->order.kernel = w->kernel;
-    w->order.threshold = spira::map_all;
+    w->order.programmatic = true;
     w->order.compact = w->compact;
     w->order.count = w->outputs.device.count;
     w->order.capacity = count;

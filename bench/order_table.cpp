@@ -1,15 +1,15 @@
-// bench/order_table.cpp: makes spira/layout/order/table.h: the classes of keys
-// (layout/order/key.h).
+// bench/order_table.cpp: makes spira/order/table.h: the classes of keys
+// (order/key.h).
 //
 //   g++ -std=c++17 -O2 bench/order_table.cpp -o build/order_table
-//   build/order_table data/*.vox32 data/nuscenes*.bin > spira/layout/order/table.h
+//   build/order_table data/*.vox32 data/nuscenes*.bin > spira/order/table.h
 //
 // A table divides the keys of all scenes: the given scans and random voxels; at strides 1 to 8, as
 // submanifold layers, as strided layers, and with the columns of a threshold. A scene counts as the
 // square root of its rows. Keys that are more frequent than a class have a class of their own; the
 // others are divided evenly.
-#include "../spira/layout/order/host.h"
 #include "../spira/map.h"
+#include "../spira/order/host.h"
 
 #include <cmath>
 #include <map>
@@ -197,7 +197,7 @@ int main(int count, char **argument) {
         add_scene(scene, 3, &by_sectors);
         add_scene(scene, 5, &by_directions);
     }
-    printf("// spira/layout/order/table.h: the classes of keys (order/key.h), made by\n"
+    printf("// spira/order/table.h: the classes of keys (order/key.h), made by\n"
            "// bench/order_table.cpp.\n"
            "#ifndef SPIRA_LAYOUT_ORDER_TABLE_H\n#define SPIRA_LAYOUT_ORDER_TABLE_H\n\n"
            "#include \"key.h\"\n\nnamespace spira {\n\n");

@@ -111,8 +111,7 @@ template <typename W>
 static spira::status scenes_order_step(void *context, cudaStream_t stream) {
     const scenes_work<W> *w = (const scenes_work<W> *)context;
     SPIRA_TRY(scenes_compact_step<W>(context, stream));
-    return spira::order_build_dependent(bench_gpu(), &w->order, 1, w->scratch, w->scratch_bytes,
-                                        stream);
+    return spira::order_build(bench_gpu(), &w->order, 1, w->scratch, w->scratch_bytes, stream);
 }
 
 // ---- checks -------------------------------------------------------------------------------------
@@ -283,7 +282,7 @@ static void scenes_run_order(bench_session *s, scenes_work<W> *w, const search_t
 
     w->order = {};
     w->order.kernel = w->search.c.kernel;
-    w->order.threshold = spira::map_all;
+    w->order.programmatic = true;
     w->order.compact = w->forms.compact;
     w->order.count = w->search.c.set.device.count;
     w->order.capacity = outputs;

@@ -6,8 +6,8 @@
 #ifndef SPIRA_BENCH_SCENES_CHECK_H
 #define SPIRA_BENCH_SCENES_CHECK_H
 
-#include "../spira/layout/order.h"
 #include "../spira/map.h"
+#include "../spira/order.h"
 
 // A map in its forms; those that are null are not compared.
 struct scenes_forms {

@@ -60,7 +60,6 @@ struct tuner_work {
 static void tuner_map_layout(bench_session *s, const spira::kernel_shape *kernel, tuner_map *m) {
     spira::order_request request = {};
     request.kernel = *kernel;
-    request.threshold = spira::map_all;
     request.map = m->map;
     request.count = m->count;
     request.capacity = m->voxels;

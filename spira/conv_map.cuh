@@ -7,8 +7,8 @@
 
 #include "conv.h"
 #include "conv_map.h"
-#include "layout/order.cuh"
 #include "map.cuh"
+#include "order.cuh"
 
 namespace spira {
 
@@ -55,12 +55,12 @@ SPIRA_API status conv_map_carve(const conv_map_request<W> *r, workspace *w, conv
         p->compact ? compact_total(r->kernel.size.x, capacity) : (int64_t)capacity * volume;
     int32_t *map = workspace_take<int32_t>(w, entries);
     p->order.kernel = r->kernel;
-    p->order.threshold = map_all;
     p->order.map = p->compact ? nullptr : map;
     p->order.compact = p->compact ? map : nullptr;
     p->order.count = r->outputs.count;
     p->order.capacity = capacity;
     p->order.layout = order;
+    p->order.programmatic = true;
     SPIRA_TRY(order_workspace(&p->order, 1, &p->scratch_bytes));
     p->scratch = workspace_take<char>(w, (int64_t)p->scratch_bytes);
     return status_success();
@@ -128,7 +128,7 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
     enum { kinds = map_kind_os | map_kind_compact };
     SPIRA_TRY(map_build_forms<W, kinds>(request->words, &request->kernel, request->source,
                                         request->outputs, &forms, stream));
-    return order_build_dependent(gpu, &p.order, 1, p.scratch, p.scratch_bytes, stream);
+    return order_build(gpu, &p.order, 1, p.scratch, p.scratch_bytes, stream);
 }
 
 } // namespace spira

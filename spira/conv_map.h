@@ -5,11 +5,11 @@
 #ifndef SPIRA_CONV_MAP_H
 #define SPIRA_CONV_MAP_H
 
-#include "layout/order.h"
+#include "order.h"
 
 namespace spira {
 
-// What convolution kernels read: the ordered layout (layout/order.h), or nothing: each output is
+// What convolution kernels read: the ordered layout (order.h), or nothing: each output is
 // its own only source, as in a 1x1x1 convolution.
 enum conv_form { conv_form_order, conv_form_identity };
 

@@ -13,7 +13,7 @@
 //   hybrid     os for offsets with an L1 norm below a threshold, lists for the others
 //   masks      one bit for each offset that an output has
 //   compact    one position for each row of offsets, and presence bits: index/compact.h
-// layout/order.h describes the ordered layout, which is made from os or compact.
+// order.h describes the ordered layout, which is made from os or compact.
 //
 // The half map of a submanifold layer has only the offsets before the centre. The pair (i, o) of
 // such an offset is the pair (o, i) of the mirrored one, and the centre pairs each voxel with

@@ -1,6 +1,6 @@
 // spira/conv/hopper.cuh: convolution on Hopper's warpgroup instructions (sm_90a).
 //
-// Reads the ordered layout (layout/order.h): outputs with similar offsets are neighbours, in row
+// Reads the ordered layout (order.h): outputs with similar offsets are neighbours, in row
 // groups of 64. A tile is two row groups. A thread block computes one tile at a time for a slice of
 // the output channels ("columns"), and stays for several tiles (schedule.cuh).
 //

@@ -4,7 +4,7 @@
 // latency of loads, not by its products. So the kernel keeps many loads in flight, with few
 // instructions between them.
 //
-// Reads the ordered layout (layout/order.h). A warp owns 32 neighbouring places of a row group, for
+// Reads the ordered layout (order.h). A warp owns 32 neighbouring places of a row group, for
 // all output channels, and keeps their accumulators in registers from the first offset to the
 // epilogue. It walks the offsets in the row group's mask. Sources are loaded some offsets ahead,
 // and rows as many offsets ahead of their products, both straight into registers. Offsets that none

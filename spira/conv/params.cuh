@@ -6,8 +6,8 @@
 #include "../base/async.cuh"
 #include "../conv.h"
 #include "../device.cuh"
-#include "../layout/order.h"
 #include "../numeric.cuh"
+#include "../order.h"
 #include "../status.cuh"
 
 namespace spira {

@@ -1,7 +1,7 @@
 // spira/conv/portable.cuh: convolution of wide layers on mma.sync, and of exact fp32 by fused
 // multiply-adds, for sm_80 and later.
 //
-// Reads the ordered layout (layout/order.h), as all convolutions do, and packed weights of
+// Reads the ordered layout (order.h), as all convolutions do, and packed weights of
 // conv/weights.cuh. A tile is one pair of row groups (128 rows) or two. A thread block computes one
 // tile at a time for a slice of the output channels. Where there are many tiles it stays for
 // several.

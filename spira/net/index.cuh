@@ -6,8 +6,8 @@
 #include "../downsample.cuh"
 #include "../expand.cuh"
 #include "../join.cuh"
-#include "../layout/order.cuh"
 #include "../map.cuh"
+#include "../order.cuh"
 #include "place.h"
 
 namespace spira {
@@ -30,12 +30,11 @@ SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, v
             order_request *r = &request[count++];
             *r = {};
             r->kernel = map->kernel;
-            r->threshold = map_all;
-            r->map = (const int32_t *)((char *)memory + map->map);
             r->count = outputs.count;
             r->capacity = outputs.capacity;
             r->layout = net_order(p, map, memory);
             r->compact = net_compact(p, map, memory);
+            r->map = r->compact ? nullptr : (const int32_t *)((char *)memory + map->map);
         }
     }
     return count;

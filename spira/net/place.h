@@ -9,7 +9,7 @@
 #define SPIRA_NET_PLACE_H
 
 #include "../index/compact.h"
-#include "../layout/order.h"
+#include "../order.h"
 #include "need.h"
 
 namespace spira {

@@ -2,8 +2,8 @@
 // scenes of other sizes. Nothing allocates, waits, or is launched on the default stream.
 #include "../../spira/conv.cuh"
 #include "../../spira/downsample.cuh"
-#include "../../spira/layout/order.cuh"
 #include "../../spira/map.cuh"
+#include "../../spira/order.cuh"
 #include "../../spira/pool.cuh"
 #include "../../spira/voxel.cuh"
 #include "../support/gpu.cuh"
@@ -155,7 +155,6 @@ void network_orders(const network<W> *n, order_request (&request)[maps]) {
         order_request *r = &request[count++];
         *r = {};
         r->kernel = m.kernel;
-        r->threshold = map_all;
         r->map = m.os;
         r->count = m.read.count;
         r->capacity = m.read.capacity;

@@ -1,7 +1,7 @@
 // tests/gpu/hybrid.cu: convolution by two dataflows on the GPU against sums in double, each output
 // within its bound (reference.h); in order the same bits from run to run.
-#include "../../spira/layout/order.cuh"
 #include "../../spira/map.cuh"
+#include "../../spira/order.cuh"
 #include "../support/hybrids.cuh"
 
 using namespace problems;

@@ -1,5 +1,5 @@
 // tests/gpu/order.cu: the ordered layout on the GPU, compared with the host loop byte by byte.
-#include "../../spira/layout/order.cuh"
+#include "../../spira/order.cuh"
 #include "../support/gpu.cuh"
 #include "../support/orders.cuh"
 #include "../support/sets.cuh"
@@ -95,8 +95,14 @@ arrays arrays_make(const scene *s, int32_t extra) {
 arrays arrays_on_host(const scene *s, int32_t extra) {
     arrays a = arrays_make(s, extra);
     const size_t bytes = order_host_workspace(s->capacity);
-    CHECK_OK(order_build_host(&s->kernel, s->threshold, s->map.data(), s->count, s->capacity,
-                              order_arrays_layout(&a), guarded_new<char>((int64_t)bytes), bytes));
+    order_request r = {};
+    r.kernel = s->kernel;
+    r.threshold = s->threshold;
+    r.map = s->map.data();
+    r.count = &s->told;
+    r.capacity = s->capacity;
+    r.layout = order_arrays_layout(&a);
+    CHECK_OK(order_build_host(&r, guarded_new<char>((int64_t)bytes), bytes));
     return a;
 }
 
@@ -570,7 +576,6 @@ DEVICE_TEST(gpu_order_beyond_32_bits) {
     const int32_t many = order_count(rows);
     order_request request = {};
     request.kernel = kernel_cube(15, 1);
-    request.threshold = map_all;
     request.map = map;
     request.count = device_upload(&rows, 1);
     request.capacity = rows;
@@ -624,7 +629,6 @@ DEVICE_TEST(gpu_order_refuses) {
     CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.y = 0; }), status_kernel_size);
     CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.z = 16; }), status_kernel_size);
     CHECK_STATUS(spoilt([](order_request *r) { r->threshold = 3; }), status_bad_size);
-    CHECK_STATUS(spoilt([](order_request *r) { r->threshold = 0; }), status_bad_size);
     CHECK_EQUAL(spoilt([](order_request *r) { r->threshold = -1; }).subject, "threshold");
     CHECK_STATUS(spoilt([](order_request *r) { r->layout.groups = 0; }), status_capacity);
     CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 65; }), status_capacity);
@@ -637,10 +641,15 @@ DEVICE_TEST(gpu_order_refuses) {
     CHECK_STATUS(spoilt([&](order_request *r) { r->layout.mask = shifted(r->layout.mask); }),
                  status_alignment);
     alignas(16) static int32_t compact[8];
-    CHECK_STATUS(spoilt([](order_request *r) { r->compact = compact + 2; }), status_alignment);
+    auto to_compact = [](order_request *r, const int32_t *from) {
+        r->map = nullptr;
+        r->compact = from;
+    };
+    CHECK_STATUS(spoilt([&](order_request *r) { to_compact(r, compact + 2); }), status_alignment);
+    CHECK_STATUS(spoilt([](order_request *r) { r->compact = compact; }), status_unsupported);
     for (triple wrong : {triple{1, 3, 9}, triple{9, 3, 1}}) { // of the same volume
         CHECK_STATUS(spoilt([=](order_request *r) {
-                         r->compact = compact;
+                         to_compact(r, compact);
                          r->kernel.size = wrong;
                      }),
                      status_unsupported);

@@ -366,7 +366,6 @@ few_call few_layouts() {
     order_request r = {};
     r.kernel = kernel_cube(1, 1);
     r.kernel.size.z = volume;
-    r.threshold = map_all;
     r.map = device_upload(map.data(), (int64_t)map.size());
     r.count = device_upload(&rows, 1);
     r.capacity = rows;

@@ -1,14 +1,14 @@
-// tests/host/order.cpp: layout/order.h.
+// tests/host/order.cpp: order.h.
 #include "../support/reference.h"
 
-#include "../../spira/layout/order.h"
+#include "../../spira/order.h"
 
 #include <set>
 #include <string>
 
 using namespace spira;
 
-// Each array is a buffer of its own, of exactly the size that layout/order.h states.
+// Each array is a buffer of its own, of exactly the size that order.h states.
 static order_layout layout_new(int32_t capacity, int32_t volume) {
     const int64_t groups = (capacity + 63) / 64;
     order_layout t;
@@ -22,10 +22,20 @@ static order_layout layout_new(int32_t capacity, int32_t volume) {
 }
 
 static status build(const kernel_shape *kernel, const int32_t *map, int32_t count, int32_t capacity,
-                    order_layout t, int threshold = map_all) {
+                    order_layout t, int threshold = 0) {
     const size_t bytes = order_host_workspace(capacity);
-    return order_build_host(kernel, threshold, map, count, capacity, t,
-                            guarded_new<char>((int64_t)bytes), bytes);
+    order_request r = {};
+    r.kernel = *kernel;
+    r.threshold = threshold;
+    r.map = map;
+    r.count = &count;
+    r.capacity = capacity;
+    r.layout = t;
+    return order_build_host(&r, guarded_new<char>((int64_t)bytes), bytes);
+}
+
+static order_keys keys_of(const kernel_shape *kernel, int threshold = map_all) {
+    return order_keys_of(kernel, order_weights_make(kernel, threshold).directions);
 }
 
 static kernel_shape kernel_sized(int x, int y, int z) {
@@ -179,7 +189,7 @@ static uint32_t gray_place(const std::vector<char> &number) {
     return place;
 }
 
-// The rows in the order of layout/order.h: class by class; then runs of 1024 are sorted. A class
+// The rows in the order of order.h: class by class; then runs of 1024 are sorted. A class
 // begins at each place of the table, or at each place if there are few directions.
 static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int32_t *map,
                                            int32_t count, int threshold) {
@@ -364,7 +374,7 @@ TEST(order_sectors_are_parts_of_the_kernel) {
     const order_numbers numbers = order_numbers_make();
     std::set<uint32_t> different;
     uint32_t directions = 0, united = 0;
-    REQUIRE(order_keys_host_of(&three, map_all) == order_by_sectors && bits.size() == 27);
+    REQUIRE(keys_of(&three) == order_by_sectors && bits.size() == 27);
     for (int k = 0; k < 27; ++k) {
         const uint32_t direction = 1u << order_direction(&three, &numbers, k);
         const uint32_t sectors = order_sectors_of(direction);
@@ -381,10 +391,10 @@ TEST(order_sectors_are_parts_of_the_kernel) {
                         triple{2, 2, 2}, triple{1, 1, 1}, triple{5, 5, 5}, triple{3, 3, 5}}) {
         const kernel_shape kernel = kernel_sized(size.x, size.y, size.z);
         const bool few = directions_few(&kernel, map_all);
-        CHECK_EQUAL(order_keys_host_of(&kernel, map_all), few ? order_by_few : order_by_directions);
+        CHECK_EQUAL(keys_of(&kernel), few ? order_by_few : order_by_directions);
     }
-    CHECK_EQUAL(order_keys_host_of(&three, 3), order_by_sectors); // 19 directions
-    CHECK_EQUAL(order_keys_host_of(&three, 2), order_by_few);     // 7
+    CHECK_EQUAL(keys_of(&three, 3), order_by_sectors); // 19 directions
+    CHECK_EQUAL(keys_of(&three, 2), order_by_few);     // 7
 }
 
 // The sum fits a byte. Up to size 3 all offsets weigh the same.
@@ -485,7 +495,7 @@ TEST(order_threshold_is_the_order_without_the_others) {
         const kernel_shape kernel = kernel_cube(size, 1);
         for (int threshold = 1; threshold <= kernel_norm_max(&kernel) + 1; ++threshold) {
             const int32_t count = 333, volume = kernel_volume(&kernel);
-            if (order_keys_host_of(&kernel, threshold) != order_keys_host_of(&kernel, map_all)) {
+            if (keys_of(&kernel, threshold) != keys_of(&kernel)) {
                 continue;
             }
             std::vector<int> kept;
@@ -695,7 +705,7 @@ TEST(order_counts) {
     }
 }
 
-// The arrays do not overlap, are aligned, and have the sizes of layout/order.h; counting agrees.
+// The arrays do not overlap, are aligned, and have the sizes of order.h; counting agrees.
 // Also beyond 2^31 entries.
 TEST(order_takes_what_it_states) {
     for (int volume : {1, 8, 27, 33, 3375}) {
@@ -758,74 +768,74 @@ TEST(order_planted_errors_are_found) {
 // ---- errors -------------------------------------------------------------------------------------
 
 TEST(order_refuses) {
-    const int32_t count = 10;
-    const kernel_shape kernel = kernel_cube(3, 1);
+    int32_t count = 10;
     int32_t *map = guarded_new<int32_t>(count * 27);
     std::fill(map, map + count * 27, -1);
-    const order_layout t = layout_new(count, 27);
     const size_t bytes = order_host_workspace(64);
     char *scratch = guarded_new<char>((int64_t)bytes);
-    auto start = [&](const kernel_shape *k, const int32_t *m, int32_t n, int32_t capacity,
-                     order_layout l) {
-        return order_build_host(k, map_all, m, n, capacity, l, scratch, bytes);
+    order_request good = {};
+    good.kernel = kernel_cube(3, 1);
+    good.map = map;
+    good.count = &count;
+    good.capacity = 64;
+    good.layout = layout_new(count, 27);
+    auto refused = [&](status_code code, const char *subject, auto spoil) {
+        order_request bad = good;
+        spoil(&bad);
+        const status got = order_build_host(&bad, scratch, bytes);
+        CHECK_STATUS(got, code);
+        CHECK_EQUAL(got.subject, subject);
+        return got.detail;
     };
-    CHECK_STATUS(start(nullptr, map, count, count, t), status_null_pointer);
-    CHECK_STATUS(start(&kernel, nullptr, count, count, t), status_null_pointer);
-    CHECK_EQUAL(start(&kernel, nullptr, count, count, t).subject, "map");
-    for (int pointer = 0; pointer < 3; ++pointer) {
-        order_layout bad = t;
-        bad.row = pointer == 0 ? nullptr : bad.row;
-        bad.mask = pointer == 1 ? nullptr : bad.mask;
-        bad.source = pointer == 2 ? nullptr : bad.source;
-        CHECK_STATUS(start(&kernel, map, count, count, bad), status_null_pointer);
-        CHECK_EQUAL(start(&kernel, map, count, count, bad).subject, "layout");
-    }
-    CHECK_STATUS(order_layout_check(nullptr, 27, count), status_null_pointer);
-    const int32_t *odd = (const int32_t *)((char *)map + 2);
-    CHECK_STATUS(start(&kernel, odd, count, count, t), status_alignment);
-    CHECK_EQUAL(start(&kernel, odd, count, count, t).subject, "map");
-    for (int pointer = 0; pointer < 4; ++pointer) {
-        order_layout bad = t;
-        bad.row = (int32_t *)((char *)bad.row + (pointer == 0));
-        bad.mask = (uint32_t *)((char *)bad.mask + (pointer == 1));
-        bad.source = (int32_t *)((char *)bad.source + (pointer == 2));
-        bad.schedule = (int32_t *)((char *)bad.schedule + 2 * (pointer == 3));
-        CHECK_STATUS(start(&kernel, map, count, count, bad), status_alignment);
-        CHECK_EQUAL(start(&kernel, map, count, count, bad).subject, "layout");
-    }
-    for (int size : {-1, 0, 16}) {
-        kernel_shape bad = kernel_sized(3, size, 3);
-        CHECK_STATUS(start(&bad, map, count, count, t), status_kernel_size);
+    auto shifted = [](auto *p, int by) { return (decltype(p))((char *)p + by); };
+    typedef order_request *request;
+    const status_code null = status_null_pointer, odd = status_alignment, size = status_bad_size;
+    refused(null, "map", [](request r) { r->map = nullptr; });
+    refused(null, "count", [](request r) { r->count = nullptr; });
+    refused(null, "layout", [](request r) { r->layout.row = nullptr; });
+    refused(null, "layout", [](request r) { r->layout.mask = nullptr; });
+    refused(null, "layout", [](request r) { r->layout.source = nullptr; });
+    refused(null, "layout", [](request r) { r->layout.schedule = nullptr; });
+    refused(odd, "map", [=](request r) { r->map = shifted(r->map, 2); });
+    refused(odd, "count", [=](request r) { r->count = shifted(r->count, 2); });
+    refused(odd, "layout", [=](request r) { r->layout.row = shifted(r->layout.row, 1); });
+    refused(odd, "layout", [=](request r) { r->layout.mask = shifted(r->layout.mask, 1); });
+    refused(odd, "layout", [=](request r) { r->layout.source = shifted(r->layout.source, 1); });
+    refused(odd, "layout", [=](request r) { r->layout.schedule = shifted(r->layout.schedule, 2); });
+    refused(status_unsupported, "compact (on the host)", [=](request r) { r->compact = r->map; });
+    for (int edge : {-1, 0, 16}) {
+        refused(status_kernel_size, "kernel.size", [=](request r) { r->kernel.size.y = edge; });
     }
     for (int volume : {-1, 0, 8, 26, 28, 3376}) {
-        order_layout bad = t;
-        bad.volume = volume;
-        CHECK_STATUS(start(&kernel, map, count, count, bad), status_bad_size);
+        refused(size, "layout.volume", [=](request r) { r->layout.volume = volume; });
     }
-    kernel_shape other = kernel_cube(2, 1);
-    CHECK_STATUS(start(&other, map, count, count, t), status_bad_size);
-    CHECK_STATUS(start(&kernel, map, count, 65, t), status_capacity); // one row too many
-    CHECK_EQUAL(start(&kernel, map, count, 65, t).detail, 2);
+    refused(size, "layout.volume", [](request r) { r->kernel = kernel_cube(2, 1); });
+    refused(size, "layout.volume", [](request r) { r->threshold = 3; }); // it has all 27
+    refused(size, "threshold", [](request r) { r->threshold = -1; });
+    CHECK_EQUAL(refused(status_capacity, "layout.groups", [](request r) { r->capacity = 65; }), 2);
     for (int32_t capacity : {0, -1, INT32_MAX}) {
-        CHECK_STATUS(start(&kernel, map, 0, capacity, t), status_bad_size);
+        refused(size, "capacity", [=](request r) { r->capacity = capacity; });
     }
-    CHECK_STATUS(start(&kernel, map, -1, count, t), status_bad_size);
-    CHECK_STATUS(start(&kernel, map, count + 1, count, t), status_bad_size);
-    auto scratched = [&](int threshold, char *memory, size_t given) {
-        return order_build_host(&kernel, threshold, map, count, 64, t, memory, given);
-    };
-    CHECK_STATUS(scratched(map_all, nullptr, bytes), status_null_pointer);
-    CHECK_STATUS(scratched(map_all, scratch, bytes - 1), status_workspace);
-    CHECK_STATUS(scratched(map_all, scratch + 8, bytes), status_alignment);
-    for (int threshold : {0, -1}) {
-        CHECK_STATUS(scratched(threshold, scratch, bytes), status_bad_size);
-        CHECK_EQUAL(scratched(threshold, scratch, bytes).subject, "threshold");
+    CHECK_STATUS(order_build_host(nullptr, scratch, bytes), status_null_pointer);
+    CHECK_STATUS(order_layout_check(nullptr, 27, count), status_null_pointer);
+    CHECK_STATUS(order_build_host(&good, nullptr, bytes), status_null_pointer);
+    CHECK_STATUS(order_build_host(&good, scratch, bytes - 1), status_workspace);
+    CHECK_STATUS(order_build_host(&good, scratch + 8, bytes), status_alignment);
+    CHECK(guarded_untouched(good.layout.row, 0, 64) && guarded_untouched(good.layout.mask, 0, 1));
+    CHECK(guarded_untouched(good.layout.source, 0, 64 * 27));
+    CHECK_OK(order_build_host(&good, scratch, bytes));
+}
+
+// As on the GPU: more rows than the capacity are cut off, fewer than none are none.
+TEST(order_clamps_the_count) {
+    random_state r = random_make(22);
+    const kernel_shape kernel = kernel_cube(3, 1);
+    int32_t *map = map_random(&r, 70, 27, 30);
+    for (int32_t count : {71, INT32_MAX, -1}) {
+        order_layout t = layout_new(70, 27);
+        REQUIRE_OK(build(&kernel, map, count, 70, t));
+        CHECK_EQUAL(layout_faults(&kernel, map, count < 0 ? 0 : 70, &t), 0);
     }
-    CHECK_STATUS(scratched(3, scratch, bytes), status_bad_size); // the layout has all 27
-    CHECK_EQUAL(scratched(3, scratch, bytes).subject, "layout.volume");
-    CHECK(guarded_untouched(t.row, 0, 64) && guarded_untouched(t.mask, 0, 1));
-    CHECK(guarded_untouched(t.source, 0, 64 * 27));
-    CHECK_OK(start(&kernel, map, count, 64, t));
 }
 
 // ---- slots --------------------------------------------------------------------------------------

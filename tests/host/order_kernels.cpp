@@ -1,11 +1,11 @@
-// tests/host/order_kernels.cpp: the kernels of layout/order.cuh, run on the host
+// tests/host/order_kernels.cpp: the kernels of order.cuh, run on the host
 // (emulate_hopper.h), against the host loop: the same bytes, with the entries that neither writes.
 #include "../support/devices.h"
 #include "../support/reference.h"
 
 #include "../support/emulate_hopper.h"
 
-#include "../../spira/layout/order.cuh"
+#include "../../spira/order.cuh"
 
 namespace spira {
 thread_local int32_t order_taps[order_put_threads * (order_word_bits + 1)];
@@ -136,8 +136,11 @@ const char *difference(const order_layout &a, const order_layout &b) {
 order_layout on_host(const scene *s, const arrays *a) {
     const order_layout t = layout_new(a->layout.groups, a->volume);
     const size_t bytes = order_host_workspace(s->capacity);
-    CHECK_OK(order_build_host(&s->kernel, s->threshold, a->map, s->count, s->capacity, t,
-                              guarded_new<char>((int64_t)bytes), bytes));
+    order_request r = request_of(s, a);
+    r.map = a->map;
+    r.compact = nullptr;
+    r.layout = t;
+    CHECK_OK(order_build_host(&r, guarded_new<char>((int64_t)bytes), bytes));
     return t;
 }
 
@@ -212,9 +215,8 @@ void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0) {
         emulate::admission = run ? emulate::shuffled : emulate::first_first;
         emulate::side_by_side = run ? 1 : 1 + emulate::seed / 2 % 3;
         emulate::previous = {hide, show};
-        CHECK_OK(
-            run ? order_build(&device, requests.data(), maps, scratch, bytes, nullptr)
-                : order_build_dependent(&device, requests.data(), maps, scratch, bytes, nullptr));
+        requests[0].programmatic = run == 0;
+        CHECK_OK(order_build(&device, requests.data(), maps, scratch, bytes, nullptr));
         emulate::previous = {};
         for (size_t i = 0; i < all.size(); ++i) {
             CHECK_EQUAL(difference(all[i].layout, wanted[i]), "");
@@ -275,7 +277,6 @@ TEST(order_kernels_schedules_come_behind_their_runs) {
         }
         order_request request = {};
         request.kernel = kernel_cube(3, 1);
-        request.threshold = map_all;
         request.capacity = runs * order_run;
         CHECK_EQUAL(order_batch_make(&request, 1).units[order_by_ticket], ticket);
     }

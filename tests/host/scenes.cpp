@@ -175,9 +175,13 @@ static void forms_make(int kind, int K, int32_t voxels, forms_host *h) {
     const order_layout order = order_layout_take(&space, voxels, volume);
     std::vector<char> scratch(order_host_workspace(voxels) + workspace_alignment);
     at = scratch.data() + -(uintptr_t)scratch.data() % workspace_alignment;
-    CHECK_STATUS(order_build_host(&kernel, map_all, h->map.data(), voxels, voxels, order, at,
-                                  order_host_workspace(voxels)),
-                 status_ok);
+    order_request request = {};
+    request.kernel = kernel;
+    request.map = h->map.data();
+    request.count = &voxels;
+    request.capacity = voxels;
+    request.layout = order;
+    CHECK_OK(order_build_host(&request, at, order_host_workspace(voxels)));
     h->forms = {h->map.data(), K, voxels, h->half.data(), h->compact.data(), pairs, order};
 }
 

@@ -5,7 +5,7 @@
 
 #include "device.cuh"
 
-#include "../../spira/layout/order.h"
+#include "../../spira/order.h"
 
 // All arrays of an ordered layout in host memory. Entries that are not written stay poisoned.
 struct order_arrays {

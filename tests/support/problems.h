@@ -4,8 +4,8 @@
 #ifndef SPIRA_TESTS_PROBLEMS_H
 #define SPIRA_TESTS_PROBLEMS_H
 
-#include "../../spira/layout/order.h"
 #include "../../spira/map.h"
+#include "../../spira/order.h"
 #include "reference.h"
 
 namespace problems {

@@ -18,7 +18,7 @@ namespace spira {
 
 enum {
     hopper_warpgroup = 128, // threads
-    hopper_row_groups = 2,  // of a tile: 64 outputs each (layout/order.h)
+    hopper_row_groups = 2,  // of a tile: 64 outputs each (order.h)
     hopper_teams = 4,       // of producer warps
     hopper_columns_most = 256,
     hopper_stages_most = 8,

@@ -1,9 +1,9 @@
-// spira/layout/order/keys.cuh: the keys and directions of rows (order/key.h).
+// spira/order/keys.cuh: the keys and directions of rows (order/key.h).
 //
 // A warp reads 32 rows of the map. From a compact map (index/compact.h) a lane reads the records of
 // its row instead.
-#ifndef SPIRA_LAYOUT_ORDER_KEYS_CUH
-#define SPIRA_LAYOUT_ORDER_KEYS_CUH
+#ifndef SPIRA_ORDER_KEYS_CUH
+#define SPIRA_ORDER_KEYS_CUH
 
 #include "taps.cuh"
 

@@ -1,13 +1,13 @@
-// spira/layout/order/groups.cuh: the third kernel of order_build: a thread block a run of 1024
+// spira/order/groups.cuh: the third kernel of order_build: a thread block a run of 1024
 // positions, a warp a row group. It sorts the run (runs.cuh), weighs its group pairs, and writes
 // rows, masks and sources (put.cuh); of maps whose sources other kernels write (order_is_apart) the
 // rows only. Behind the runs of each scope comes a thread block for its schedule (schedule.cuh).
 //
 // Thread blocks draw tickets, and the ticket says what a block does: a schedule waits for its runs.
-#ifndef SPIRA_LAYOUT_ORDER_GROUPS_CUH
-#define SPIRA_LAYOUT_ORDER_GROUPS_CUH
+#ifndef SPIRA_ORDER_GROUPS_CUH
+#define SPIRA_ORDER_GROUPS_CUH
 
-#include "../../base/launch.cuh"
+#include "../base/launch.cuh"
 #include "put.cuh"
 #include "runs.cuh"
 #include "schedule.cuh"

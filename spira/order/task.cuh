@@ -1,12 +1,10 @@
-// spira/layout/order/task.cuh: what the kernels of order_build (layout/order.cuh) share: the batch
-// of maps, how their work is divided into thread blocks, and the scratch.
-#ifndef SPIRA_LAYOUT_ORDER_TASK_CUH
-#define SPIRA_LAYOUT_ORDER_TASK_CUH
+// spira/order/task.cuh: what the kernels of order_build (order.cuh) share: the batch of maps, how
+// their work is divided into thread blocks, and the scratch.
+#ifndef SPIRA_ORDER_TASK_CUH
+#define SPIRA_ORDER_TASK_CUH
 
-#include "../../base/async.cuh"
-#include "../../device.h"
-#include "layout.h"
-#include "table.h"
+#include "../base/async.cuh"
+#include "../order.h"
 
 namespace spira {
 
@@ -222,7 +220,7 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         units[order_by_ticket] = runs + (int32_t)ceil_div(runs, order_scope_runs);
         units[order_by_pair] = r->compact ? pairs : 0;
         units[order_by_word] = r->compact ? 0 : pairs * order_words(r->layout.volume);
-        task->request = *r;
+        task->request = order_request_whole(r);
         order_task_weights(task);
         order_task_numbers(&batch.numbers, task);
         task->first_row = batch.rows;
@@ -234,21 +232,6 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         batch.volume = (int32_t)max_of(batch.volume, order_is_wide(*r) ? r->layout.volume : 1);
     }
     return batch;
-}
-
-// Checks a request but for its kernel and capacity. A compact map has all offsets.
-SPIRA_API status order_request_check(const order_request *r) {
-    if (r->compact) {
-        SPIRA_TRY(pointer_check(r->compact, compact_alignment, "compact"));
-    } else {
-        SPIRA_TRY(pointer_check(r->map, sizeof *r->map, "map"));
-    }
-    SPIRA_TRY(order_check(&r->kernel, r->threshold, r->capacity, &r->layout));
-    SPIRA_TRY(pointer_check(r->count, sizeof *r->count, "count"));
-    const bool all = r->layout.volume == kernel_volume(&r->kernel);
-    SPIRA_REQUIRE(!r->compact || (compact_takes(&r->kernel) && all), status_unsupported,
-                  "compact (of such a map)", 0);
-    return status_success();
 }
 
 } // namespace spira

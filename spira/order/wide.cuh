@@ -1,10 +1,10 @@
-// spira/layout/order/wide.cuh: the last kernel of order_build, for wide maps (order_is_wide):
+// spira/order/wide.cuh: the last kernel of order_build, for wide maps (order_is_wide):
 // writes masks and sources. A thread block takes 32 offsets of a group pair, a warp 32 positions.
-#ifndef SPIRA_LAYOUT_ORDER_WIDE_CUH
-#define SPIRA_LAYOUT_ORDER_WIDE_CUH
+#ifndef SPIRA_ORDER_WIDE_CUH
+#define SPIRA_ORDER_WIDE_CUH
 
-#include "../../base/async.cuh"
-#include "../../base/launch.cuh"
+#include "../base/async.cuh"
+#include "../base/launch.cuh"
 #include "taps.cuh"
 
 namespace spira {

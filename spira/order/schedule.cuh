@@ -1,11 +1,11 @@
-// spira/layout/order/schedule.cuh: the schedule: the group pairs of a scope, heavy ones first.
+// spira/order/schedule.cuh: the schedule: the group pairs of a scope, heavy ones first.
 //
 // A thread block of its own in order_group_kernel writes the schedule of a scope, while others
 // write sources. It waits for the weights of the scope's runs, which are not zero once they are
 // there. The wait ends: the tickets of these runs were drawn before its own (order_role), so their
 // thread blocks run, and they wait for nobody.
-#ifndef SPIRA_LAYOUT_ORDER_SCHEDULE_CUH
-#define SPIRA_LAYOUT_ORDER_SCHEDULE_CUH
+#ifndef SPIRA_ORDER_SCHEDULE_CUH
+#define SPIRA_ORDER_SCHEDULE_CUH
 
 #include "sort.cuh"
 

@@ -1,7 +1,7 @@
-// spira/layout/order/taps.cuh: how warps read taps from a kernel map. Functions return which of 32
+// spira/order/taps.cuh: how warps read taps from a kernel map. Functions return which of 32
 // columns a row has, as bits, or load the sources themselves.
-#ifndef SPIRA_LAYOUT_ORDER_TAPS_CUH
-#define SPIRA_LAYOUT_ORDER_TAPS_CUH
+#ifndef SPIRA_ORDER_TAPS_CUH
+#define SPIRA_ORDER_TAPS_CUH
 
 #include "task.cuh"
 

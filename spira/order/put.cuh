@@ -1,8 +1,8 @@
-// spira/layout/order/put.cuh: how a warp writes the mask and sources of its row group, from a
+// spira/order/put.cuh: how a warp writes the mask and sources of its row group, from a
 // compact map of size 3 or from a map of up to 8 columns. First it finds the offsets of the row
 // group (order_look), then it writes (order_put). A lane has the rows at two positions.
-#ifndef SPIRA_LAYOUT_ORDER_PUT_CUH
-#define SPIRA_LAYOUT_ORDER_PUT_CUH
+#ifndef SPIRA_ORDER_PUT_CUH
+#define SPIRA_ORDER_PUT_CUH
 
 #include "keys.cuh"
 

@@ -1,12 +1,12 @@
-// spira/layout/order/runs.cuh: how a thread block sorts a run of 1024 positions: it collects the
+// spira/order/runs.cuh: how a thread block sorts a run of 1024 positions: it collects the
 // run's rows from all chunks, and sorts them by key and row.
 //
 // A chunk's items are sorted by class. So those that belong to the run are neighbours: a segment.
 // Its ends are in the run's first and last class, which other runs may share. Segments are
 // collected in the order of chunks. A stable sort by key then puts rows in their final order, since
 // a key has only one class, and items of a class are sorted by row.
-#ifndef SPIRA_LAYOUT_ORDER_RUNS_CUH
-#define SPIRA_LAYOUT_ORDER_RUNS_CUH
+#ifndef SPIRA_ORDER_RUNS_CUH
+#define SPIRA_ORDER_RUNS_CUH
 
 #include "sort.cuh"
 

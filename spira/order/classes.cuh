@@ -1,10 +1,10 @@
-// spira/layout/order/classes.cuh: the first two kernels of order_build. One clears the maps'
+// spira/order/classes.cuh: the first two kernels of order_build. One clears the maps'
 // counters. In the other, a thread block takes a chunk of 1024 rows: it computes the keys of the
 // rows, sorts the rows by class, and counts the rows of each class over all chunks.
-#ifndef SPIRA_LAYOUT_ORDER_CLASSES_CUH
-#define SPIRA_LAYOUT_ORDER_CLASSES_CUH
+#ifndef SPIRA_ORDER_CLASSES_CUH
+#define SPIRA_ORDER_CLASSES_CUH
 
-#include "../../base/launch.cuh"
+#include "../base/launch.cuh"
 #include "keys.cuh"
 #include "sort.cuh"
 
@@ -72,8 +72,7 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
     const order_request &r = task.request;
     const int32_t begin = chunk.number * order_run;
     const int first = order_first(), lane = threadIdx.x % 32;
-    const int32_t count = order_load_now(r.count);
-    const int rows = min(count_clamp(count, r.capacity) - begin, (int)order_run);
+    const int rows = min(order_find_count(r) - begin, (int)order_run);
     if (r.compact) {
         order_set_in_warp(chunk.rows, rows);
         int32_t row[order_items];

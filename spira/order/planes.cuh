@@ -1,10 +1,10 @@
-// spira/layout/order/planes.cuh: writes masks and sources of compact maps of size 5, after
+// spira/order/planes.cuh: writes masks and sources of compact maps of size 5, after
 // order_group_kernel has written the rows. A thread block has a group pair, a warp a plane of a row
 // group. So there are ten warps a pair to hide the loads of records, which are scattered.
-#ifndef SPIRA_LAYOUT_ORDER_PLANES_CUH
-#define SPIRA_LAYOUT_ORDER_PLANES_CUH
+#ifndef SPIRA_ORDER_PLANES_CUH
+#define SPIRA_ORDER_PLANES_CUH
 
-#include "../../base/launch.cuh"
+#include "../base/launch.cuh"
 #include "put.cuh"
 
 namespace spira {

@@ -1,6 +1,6 @@
-// spira/layout/order/key.h: from the taps of an output to its key in the ordered layout; the
+// spira/order/key.h: from the taps of an output to its key in the ordered layout; the
 // classes of the keys; the weight of a group pair. Host and device share these definitions.
-// layout/order.h explains the order.
+// order.h explains the order.
 //
 // Directions. Offset (dx, dy, dz) has the direction (sign dx, sign dy, sign dz): one of 27. They
 // are numbered by their L1 norm, and by (x, y, z) among those of one norm: the centre is 0, then
@@ -20,10 +20,10 @@
 // Classes. With few directions, each key is a class. Otherwise a table (order/table.h) divides the
 // keys into 2048 classes that have about the same number of rows on average over many scans; a key
 // that many rows have is a class of its own.
-#ifndef SPIRA_LAYOUT_ORDER_KEY_H
-#define SPIRA_LAYOUT_ORDER_KEY_H
+#ifndef SPIRA_ORDER_KEY_H
+#define SPIRA_ORDER_KEY_H
 
-#include "../../offset.h"
+#include "../offset.h"
 
 namespace spira {
 

@@ -1,0 +1,106 @@
+// spira/order.cuh: builds ordered layouts (order.h) on the GPU, for up to 16 kernel maps at once.
+//
+// order_build launches three kernels, each over all maps:
+//   order_clear_kernel       order/classes.cuh  clears counters
+//   order_class_kernel       order/classes.cuh  sorts chunks of 1024 rows by the class of their key
+//   order_group_kernel       order/groups.cuh   collects and sorts runs of 1024 positions; writes
+//                                               rows, masks, sources and the schedule
+// and one more for each kind of maps whose masks and sources it writes apart:
+//   order_put_planes_kernel  order/planes.cuh   compact maps of size 5
+//   order_put_kernel         order/wide.cuh     maps of more than 8 columns that are not compact
+#ifndef SPIRA_ORDER_CUH
+#define SPIRA_ORDER_CUH
+
+#include "base/launch.cuh"
+#include "device.h"
+#include "order.h"
+#include "order/classes.cuh"
+#include "order/groups.cuh"
+#include "order/planes.cuh"
+#include "order/slots.cuh"
+#include "order/wide.cuh"
+
+namespace spira {
+
+// Returns the bytes of scratch for order_build. Of the requests only kernels and capacities are
+// read.
+SPIRA_API status order_workspace(const order_request *request, int maps, size_t *bytes) {
+    int32_t rows, runs;
+    SPIRA_TRY(order_count_rows(request, maps, &rows, &runs));
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    workspace w = workspace_begin(nullptr);
+    order_carve(&w, maps, rows, runs);
+    *bytes = w.used;
+    return status_success();
+}
+
+// Builds the ordered layouts of up to 16 kernel maps.
+//
+// inputs   gpu: from device_info_query
+//          request [maps], host memory: each with a map, or its compact form (map_forms.compact,
+//          map.h), and its count in device memory; larger counts are clamped to the capacity.
+//          request[0].programmatic: the launch before this one on the stream is of the kernel that
+//          made the maps. That kernel was launched without `programmatic`, or releases its
+//          dependents only after it has waited (pdl_wait). Then the first launch is programmatic
+//          where the device can (base/launch.cuh), as the others are in any case
+//          scratch: the bytes of order_workspace, aligned to 256
+// outputs  the layout of each request: all row groups of its capacity; those past the count have
+//          rows of -1 and no offsets. Layouts must not overlap each other, a map or the scratch
+// errors   null or misaligned pointers, sizes, a layout or scratch that is too small; then nothing
+//          is launched
+// Asynchronous, three to five launches; deterministic, the same bytes as order_build_host.
+// cost     reads a map twice; of a compact map, first the `has` words, then the records. Writes 256
+//          bytes for each offset of each row group. Writes and reads 16 bytes for each output
+SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *request, int maps,
+                                  void *scratch, size_t scratch_bytes, cudaStream_t stream) {
+    size_t needed;
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_TRY(order_workspace(request, maps, &needed));
+    for (int m = 0; m < maps; ++m) {
+        SPIRA_TRY(order_request_check(request + m));
+    }
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    const order_batch batch = order_batch_make(request, maps);
+    const int32_t *units = batch.units;
+    workspace w = workspace_begin(scratch);
+    const order_scratch s = order_carve(&w, maps, batch.rows, units[order_by_run]);
+    auto launch = [=](auto kernel, int32_t blocks, int threads, size_t shared, bool programmatic,
+                      const auto &...arguments) {
+        return blocks ? kernel_launch(kernel, (unsigned)blocks, (unsigned)threads, shared,
+                                      programmatic && gpu->programmatic, 1, stream, "order_build",
+                                      arguments...)
+                      : status_success();
+    };
+    const size_t taps = sizeof(int32_t) * order_put_threads * (size_t)order_pitch(batch.volume);
+    SPIRA_TRY(launch(order_clear_kernel<0>, maps, order_threads, 0, request->programmatic, s));
+    SPIRA_TRY(launch(order_class_kernel<0>, units[order_by_run], order_threads, 0, true, batch, s));
+    SPIRA_TRY(
+        launch(order_group_kernel<0>, units[order_by_ticket], order_threads, 0, true, batch, s));
+    SPIRA_TRY(launch(order_put_planes_kernel<0>, units[order_by_pair], order_planes_threads, 0,
+                     true, batch));
+    return launch(order_put_kernel<0>, units[order_by_word], order_put_threads, taps, true, batch);
+}
+
+// Counts the row slots of a layout: order_rows for each offset of each row group. A convolution
+// multiplies this many rows; those with a source are the pairs of the kernel map.
+//
+// inputs   t: host struct; its masks, of order_build with the same count
+//          count [1], device memory; a larger count is clamped to the capacity
+// outputs  slots [1], device memory, aligned to 8
+// errors   null or misaligned pointers, sizes, a layout that is too small for the capacity
+// Asynchronous, a memset and a launch; deterministic, the same number as order_slots_host.
+// cost     reads the masks once
+SPIRA_LAUNCHER status order_slots(const order_layout *t, const int32_t *count, int32_t capacity,
+                                  int64_t *slots, cudaStream_t stream) {
+    SPIRA_TRY(order_slots_check(t, capacity, slots));
+    SPIRA_TRY(pointer_check(count, sizeof *count, "count"));
+    const int64_t words = (int64_t)order_count(capacity) * order_words(t->volume);
+    const int64_t blocks = min_of(ceil_div(words, order_slots_threads), order_slots_blocks);
+    SPIRA_TRY(status_from_cuda(cudaMemsetAsync(slots, 0, sizeof *slots, stream), "slots"));
+    return kernel_launch(order_slots_kernel<0>, (unsigned)blocks, order_slots_threads, 0, false, 1,
+                         stream, "order_slots", *t, count, capacity, (unsigned long long *)slots);
+}
+
+} // namespace spira
+
+#endif
