@@ -1,16 +1,15 @@
 // spira/index/map_search.cuh: the kernel that builds kernel maps of any size, in any form.
 //
 // A thread block searches a tile of outputs into shared memory (search_block, search.cuh). Then it
-// passes the tile to one writer for each form that is wanted: map_write.cuh, map_pack.cuh for pair
-// lists. One launch builds up to map_batch_max maps.
+// passes the tile to one writer for each form that is wanted (map_write.cuh). One launch builds up
+// to map_batch_max maps. Pair lists are made from the same tiles: map_lists.cuh.
 //
-// Small cubic kernels have faster kernels for some forms: plane_map.cuh, compact.cuh and
-// plane_pairs.cuh.
+// Small cubic kernels have faster kernels for some forms: plane_map.cuh and compact.cuh.
 #ifndef SPIRA_INDEX_MAP_SEARCH_CUH
 #define SPIRA_INDEX_MAP_SEARCH_CUH
 
 #include "../base/launch.cuh"
-#include "map_pack.cuh"
+#include "../search.cuh"
 #include "map_write.cuh"
 
 namespace spira {
@@ -41,6 +40,16 @@ struct map_batch {
     int tasks;
     map_task<W> task[map_batch_max];
 };
+
+enum { map_columns_most = 256 }; // offsets of a tile of the search
+
+// The L1 norm of offset k: kernel_norm with fewer registers.
+SPIRA_DEVICE int map_norm(triple size, int k) {
+    int row = k / size.z;
+    int x = row / size.y + kernel_first(size.x), y = row % size.y + kernel_first(size.y);
+    int z = k - row * size.z + kernel_first(size.z);
+    return abs(x) + abs(y) + abs(z);
+}
 
 // Writes to chosen [k_end - k_begin] the column of os that each offset has, or -1. before: columns
 // of the passes before. Returns the columns up to here. Called by one warp.
@@ -84,29 +93,24 @@ SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &ti
     }
 }
 
-// Searches tile `tile_number` of a task and writes it. packed: null, or where its pairs go. shared:
-// search_block_bytes(task.shape) bytes, aligned to 16.
-template <typename W, map_mode mode>
-SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
-                                  const map_packed *packed, void *shared) {
+// Searches tile `number` of a task, pass by pass, and calls write(search_tile) after each.
+//
+// choice  rows of offsets that are searched; null: all
+// whole   searches all planes, also those that a half map does not have
+// shared  search_block_bytes(task.shape) bytes, aligned to 16
+template <typename W, typename F>
+SPIRA_DEVICE void map_search_passes(const map_task<W> &task, const search_choice *choice,
+                                    bool whole, int number, void *shared, F write) {
     const search_walk<W> &walk = task.walk;
     search_sets<W> sets = {task.source, task.outputs,
                            count_clamp(*task.source_count, task.source_capacity),
                            count_clamp(*task.output_count, task.output_capacity)};
-    map_report(task, task.forms.trouble, tile_number);
-    int first = tile_number * task.shape.rows;
+    int first = number * task.shape.rows;
     int rows = min(sets.total - first, task.shape.rows);
     if (rows <= 0) {
-        if (packed && (int)threadIdx.x < task.shape.passes) {
-            int unit = tile_number * task.shape.passes + (int)threadIdx.x;
-            packed->unit_begin[unit] = packed->unit_pairs[unit] = 0;
-        }
         return;
     }
-    int searched = task.forms.half ? walk.volume / 2 : walk.volume, chosen_before = 0;
-    // Lists have entries for all offsets. Other forms need only the planes searched.
-    bool whole = !task.forms.half || packed;
-    int size_x = whole ? walk.size_x : walk.size_x / 2 + 1;
+    int size_x = whole || !task.forms.half ? walk.size_x : walk.size_x / 2 + 1;
     for (int pass = 0; pass < task.shape.passes; ++pass) {
         if (pass) {
             __syncthreads();
@@ -118,21 +122,23 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int tile_number,
             break;
         }
         plane = walk.transposed ? walk.size_x - plane - planes : plane;
-        search_tile tile =
-            search_block(walk, task.shape, sets, mode == map_mode_os ? nullptr : &task.choice,
-                         {first, rows, plane, planes}, shared);
-        if (mode == map_mode_os) {
-            map_write_os(tile, walk.volume, task.forms.os);
-        } else {
-            map_write_forms(task, tile, searched, &chosen_before);
-        }
-        if (packed) {
-            triple size = {walk.size_x, walk.size_y, walk.size_z};
-            int staged = search_windows_bytes(task.shape) / (int)sizeof(map_entry);
-            map_write_packed(tile, size, searched, tile_number * task.shape.passes + pass,
-                             tile_number, *packed, (map_entry *)shared, staged);
-        }
+        write(search_block(walk, task.shape, sets, choice, {first, rows, plane, planes}, shared));
     }
+}
+
+// Searches tile `number` of a task and writes its forms.
+template <typename W, map_mode mode>
+SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int number, void *shared) {
+    map_report(task, task.forms.trouble, number);
+    int searched = task.forms.half ? task.walk.volume / 2 : task.walk.volume, chosen_before = 0;
+    map_search_passes(task, mode == map_mode_os ? nullptr : &task.choice, false, number, shared,
+                      [&](const search_tile &tile) {
+                          if (mode == map_mode_os) {
+                              map_write_os(tile, task.walk.volume, task.forms.os);
+                          } else {
+                              map_write_forms(task, tile, searched, &chosen_before);
+                          }
+                      });
 }
 
 // Builds the maps of a batch: one thread block for each tile of each task.
@@ -144,35 +150,33 @@ SPIRA_KERNEL void __launch_bounds__(search_threads, mode == map_mode_os ? 8 : 5)
     while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
         ++t;
     }
-    map_search_tile<W, mode>(batch.task[t], (int)blockIdx.x - batch.task[t].block, nullptr,
-                             map_shared);
+    map_search_tile<W, mode>(batch.task[t], (int)blockIdx.x - batch.task[t].block, map_shared);
     pdl_wait(); // maps of a batch are independent: see base/launch.cuh
 }
 
 // ---- launch -------------------------------------------------------------------------------------
 
-// block: the task's first thread block. packed: the pairs are packed, too.
+// block: the task's first thread block.
 template <typename W>
-SPIRA_API map_task<W> map_task_make(const word_layout *layout, const kernel_shape *kernel,
-                                    const voxel_set<W> *source, const voxel_set<W> *outputs,
-                                    const map_forms *forms, int32_t block, bool packed) {
+SPIRA_API map_task<W> map_task_make(const word_layout *layout, const map_request<W> *r,
+                                    int32_t block) {
+    const map_forms &f = r->forms;
     map_task<W> task;
-    bool linear = forms->os && forms->threshold >= map_all && !forms->half;
-    bool odd = packed || forms->ws || forms->mask || forms->mask_any || !linear;
-    task.walk = search_walk_make<W>(layout, kernel);
-    task.shape = search_shape_choose(kernel->size, kernel_step(kernel), odd && !linear);
-    task.source = source->words;
-    task.source_count = source->count;
-    task.source_capacity = source->capacity;
-    task.outputs = outputs->words;
-    task.output_count = outputs->count;
-    task.output_capacity = outputs->capacity;
+    bool linear = f.os && f.threshold >= map_all && !f.half;
+    bool only_os = f.os && !f.ws && !f.mask && !f.mask_any;
+    task.walk = search_walk_make<W>(layout, &r->kernel);
+    task.shape = search_shape_choose(r->kernel.size, kernel_step(&r->kernel), !linear);
+    task.source = r->source.words;
+    task.source_count = r->source.count;
+    task.source_capacity = r->source.capacity;
+    task.outputs = r->outputs.words;
+    task.output_count = r->outputs.count;
+    task.output_capacity = r->outputs.capacity;
     task.block = block;
-    bool only_os = forms->os && !packed && !forms->ws && !forms->mask && !forms->mask_any;
-    task.choice = search_choose(kernel, map_columns(kernel, forms->half),
-                                only_os ? forms->threshold : map_all);
-    task.os_columns = map_os_columns(kernel, forms->threshold, forms->half);
-    task.forms = *forms;
+    task.choice =
+        search_choose(&r->kernel, map_columns(&r->kernel, f.half), only_os ? f.threshold : map_all);
+    task.os_columns = map_os_columns(&r->kernel, f.threshold, f.half);
+    task.forms = f;
     task.mode = only_os && linear ? map_mode_os : map_mode_forms;
     return task;
 }
@@ -191,12 +195,11 @@ SPIRA_API status map_search_launch(const word_layout *layout, const map_request<
     map_batch<W> batch;
     int64_t blocks = 0;
     int bytes = 0;
-    map_mode mode = map_mode_os;
+    map_mode mode = kinds & map_kind_os ? map_mode_os : map_mode_forms;
     batch.tasks = requests;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request[i];
-        batch.task[i] = map_task_make(layout, &r->kernel, &r->source, &r->outputs, &r->forms,
-                                      (int32_t)blocks, false);
+        batch.task[i] = map_task_make(layout, r, (int32_t)blocks);
         blocks += map_task_tiles(batch.task + i);
         bytes = (int)max_of(bytes, search_block_bytes(batch.task[i].shape));
         mode = batch.task[i].mode > mode ? batch.task[i].mode : mode;

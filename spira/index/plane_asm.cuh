@@ -102,7 +102,7 @@ SPIRA_DEVICE uint32_t map_add_below(uint32_t sum) {
 
 // If the bit is set: stores the pair *next at `to` + place, and advances its input.
 template <int bit, int place>
-SPIRA_DEVICE void map_plane_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
+SPIRA_DEVICE void map_cube_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
     asm volatile("{ .reg .pred has; .reg .b32 one;\n"
                  "and.b32 one, %2, %4;\n"
                  "setp.ne.u32 has, one, 0;\n"
@@ -114,7 +114,7 @@ SPIRA_DEVICE void map_plane_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
 }
 
 // Stores where `there`: predicated, because a branch takes more instructions.
-SPIRA_DEVICE void map_plane_store(int32_t *to, int v, bool there) {
+SPIRA_DEVICE void map_cube_store(int32_t *to, int v, bool there) {
     asm volatile("{ .reg .pred there;\n"
                  "setp.ne.u32 there, %2, 0;\n"
                  "@there st.global.s32 [%0], %1; }" ::"l"(to),

@@ -140,14 +140,14 @@ uint32_t map_add_below(uint32_t sum, int line = __builtin_LINE()) {
 }
 
 template <int bit, int place>
-void map_plane_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
+void map_cube_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
     if (bits >> bit & 1) {
         shared_at<int2>(to + place) = *next;
         next->x += 1;
     }
 }
 
-inline void map_plane_store(int32_t *to, int v, bool there) {
+inline void map_cube_store(int32_t *to, int v, bool there) {
     if (there) {
         *to = v;
     }

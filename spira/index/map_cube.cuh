@@ -1,16 +1,13 @@
-// spira/index/plane_pairs.cuh: pair lists (the filtered form) of cubes of size 3 and 5: search and
-// scan.
+// spira/index/map_cube.cuh: pair lists (the filtered form) of cubes of size 3 and 5: the search.
 //
 // Three launches. The search (plane_search.cuh) records what each plane of the kernel finds, in
 // 4 + 2 K bytes for each output and plane, and counts the pairs. A scan finds where the pairs of
-// each stretch of outputs go in the lists. The last kernel (plane_pairs_move.cuh) moves them there.
-// For up to 196,608 outputs and K = 3, plane_pairs_small.cuh does all of it in two launches.
+// each stretch of outputs go in the lists. The last kernel (map_cube_move.cuh) moves them there.
+// For up to 196,608 outputs and K = 3, map_cube_small.cuh does all of it in two launches.
 #ifndef SPIRA_INDEX_PLANE_PAIRS_CUH
 #define SPIRA_INDEX_PLANE_PAIRS_CUH
 
-#include "../status.cuh"
-#include "../workspace.h"
-#include "map_scan.cuh"
+#include "map_starts.cuh"
 #include "plane_map.cuh"
 
 namespace spira {
@@ -20,14 +17,14 @@ enum {
     map_move_offsets = 4, // offsets that a warp moves at a time
 };
 
-// Sizes of plane_pairs_small.cuh. A bundle is the outputs of one thread block there.
+// Sizes of map_cube_small.cuh. A bundle is the outputs of one thread block there.
 enum {
     map_bundle_stretches = 3, // stretches of a bundle
     map_bundle_sums = 8,      // bundles whose sums a lane reads at a time
     map_bundles_most = 512,   // two such reads of a warp
 };
 
-// Returns the number of bundles that plane_pairs_small.cuh takes for a cube of size K, rounded up
+// Returns the number of bundles that map_cube_small.cuh takes for a cube of size K, rounded up
 // so that each lane reads whole vectors of sums; or 0: too many outputs for it, or another size.
 SPIRA_API int map_bundles(int K, int32_t outputs) {
     int64_t bundles = ceil_div(outputs, (int)map_bundle_stretches * map_stretch);
@@ -40,13 +37,13 @@ SPIRA_API int map_bundles(int K, int32_t outputs) {
 // each output has a number of leaps of map_leap_words words. A lost plane is searched again when
 // its pairs are moved: it has words off the lattice, or positions too far apart for the leaps.
 template <int K>
-struct alignas(16) map_plane_record {
+struct alignas(16) map_cube_record {
     int32_t base[map_stretch / 32]; // for 32 outputs; lost: at most the first member's position
-    uint32_t bits[map_stretch];     // K * K presence bits, leaps above; or map_plane_lost
+    uint32_t bits[map_stretch];     // K * K presence bits, leaps above; or map_cube_lost
     uint16_t from[K][map_stretch];  // first source of each row, minus `base` and the leaps
 };
 
-enum : uint32_t { map_plane_lost = 1u << 31 };
+enum : uint32_t { map_cube_lost = 1u << 31 };
 
 enum {
     map_leap_bit = 25, // the lowest of their number
@@ -60,34 +57,40 @@ SPIRA_BOTH constexpr int map_count_words(int K) {
 }
 
 // Scratch of the lists. A tile is what a thread block searches, plane_rows(K) outputs. A stretch is
-// one tile (K = 3) or two (K = 5). With bundles, `sums` replaces `before` and `begin`, and the
-// stretches are those of all bundles, with or without outputs.
+// one tile (K = 3) or two (K = 5). With bundles, `sums` replaces `starts`, and the stretches are
+// those of all bundles, with or without outputs.
 template <int K>
-struct map_plane_lists {
-    map_plane_record<K> *found; // [stretches, planes]
-    uint32_t *counts;           // [planes, map_count_words(K), tiles] pairs: a byte for each offset
-    int32_t *before;            // [volume, stretches] pairs in the stretches before
-    unsigned long long *begin;  // [volume + 1] start of each offset's list, after the scan
-    uint16_t *sums;             // [volume, bundles] pairs of each bundle
+struct map_cube_lists {
+    map_cube_record<K> *found; // [stretches, planes]
+    uint32_t *counts;          // [planes, map_count_words(K), tiles] pairs: a byte for each offset
+    map_starts starts;
+    uint16_t *sums;                    // [volume, bundles] pairs of each bundle
     int32_t tiles, stretches, bundles; // bundles: of map_bundles
     uint32_t wanted[K];                // for each plane: the offsets in the lists, K * K bits
 };
 
+// The lists that a launch builds.
+template <typename W, int K>
+struct map_cube_task {
+    map_plane_task<W> map;
+    map_cube_lists<K> scratch;
+    map_lists lists;
+};
+
 // Carves the scratch of the lists (or counts its bytes: workspace.h).
 template <int K>
-SPIRA_API map_plane_lists<K> map_plane_lists_take(workspace *w, int32_t outputs) {
-    map_plane_lists<K> l = {};
+SPIRA_API map_cube_lists<K> map_cube_lists_take(workspace *w, int32_t outputs) {
+    map_cube_lists<K> l = {};
     l.bundles = map_bundles(K, outputs);
     l.stretches =
         l.bundles ? l.bundles * map_bundle_stretches : (int32_t)ceil_div(outputs, map_stretch);
     l.tiles = l.bundles ? l.stretches : (int32_t)ceil_div(outputs, plane_rows(K));
-    l.found = workspace_take<map_plane_record<K>>(w, (int64_t)l.stretches * K);
+    l.found = workspace_take<map_cube_record<K>>(w, (int64_t)l.stretches * K);
     l.counts = workspace_take<uint32_t>(w, (int64_t)l.tiles * K * map_count_words(K));
     if (l.bundles) {
         l.sums = workspace_take<uint16_t>(w, (int64_t)l.bundles * K * K * K);
     } else {
-        l.before = workspace_take<int32_t>(w, (int64_t)l.stretches * K * K * K);
-        l.begin = workspace_take<unsigned long long>(w, K * K * K + 1);
+        l.starts = map_starts_take(w, K * K * K, l.stretches);
     }
     return l;
 }
@@ -105,8 +108,8 @@ SPIRA_DEVICE uint32_t map_bits_to_bytes(uint32_t bits, int c) {
 // at    first output of the pass, in the stretch
 // rows  outputs from there on
 template <int K>
-SPIRA_DEVICE void map_plane_record_put(const plane_found<K> *row, int base, int at, int rows,
-                                       map_plane_record<K> *found, uint32_t *bits) {
+SPIRA_DEVICE void map_cube_record_put(const plane_found<K> *row, int base, int at, int rows,
+                                      map_cube_record<K> *found, uint32_t *bits) {
     const int lane = threadIdx.x & 31;
 #pragma unroll
     for (int a = 0; a < plane_ahead(K); ++a) {
@@ -122,12 +125,12 @@ SPIRA_DEVICE void map_plane_record_put(const plane_found<K> *row, int base, int 
     }
 }
 
-// Searches a pass of a sampled window and records it, as map_plane_record_put does. Returns whether
+// Searches a pass of a sampled window and records it, as map_cube_record_put does. Returns whether
 // the plane is lost for this lane: then only the presence bits are right.
 template <typename W, int K>
-SPIRA_DEVICE bool map_plane_record_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                       const plane_search<W, K> &search, int g,
-                                       map_plane_record<K> *found, uint32_t *bits) {
+SPIRA_DEVICE bool map_cube_record_far(const search_walk<W> &walk, const search_sets<W> &sets,
+                                      const plane_search<W, K> &search, int g,
+                                      map_cube_record<K> *found, uint32_t *bits) {
     const int lane = threadIdx.x & 31, base = search.window.begin;
     const int at = search.queries.first % map_stretch + g * 32;
     bool lost = false;
@@ -161,8 +164,8 @@ SPIRA_DEVICE bool map_plane_record_far(const search_walk<W> &walk, const search_
 
 // Records the same bits and base for outputs at .. at + rows - 1: nothing found, or all lost.
 template <int K>
-SPIRA_DEVICE void map_plane_record_fill(int at, int rows, uint32_t bits, int base,
-                                        map_plane_record<K> *found) {
+SPIRA_DEVICE void map_cube_record_fill(int at, int rows, uint32_t bits, int base,
+                                       map_cube_record<K> *found) {
     for (int i = at + (int)(threadIdx.x & 31); i < at + rows; i += 32) {
         found->base[i / 32] = base;
         found->bits[i] = bits;
@@ -174,7 +177,7 @@ SPIRA_DEVICE void map_plane_record_fill(int at, int rows, uint32_t bits, int bas
 
 // The number of pairs of a tile at offset c of a plane: one byte of counts.
 template <int K>
-SPIRA_DEVICE uint8_t *map_plane_count(const map_plane_lists<K> &lists, int plane, int c, int tile) {
+SPIRA_DEVICE uint8_t *map_cube_count(const map_cube_lists<K> &lists, int plane, int c, int tile) {
     int64_t word =
         (int64_t)(plane * map_count_words(K) + c / map_move_offsets) * lists.tiles + tile;
     return (uint8_t *)(lists.counts + word) + c % map_move_offsets;
@@ -183,16 +186,17 @@ SPIRA_DEVICE uint8_t *map_plane_count(const map_plane_lists<K> &lists, int plane
 // Searches a plane of a tile and records what it finds. Adds the lane's pairs to counts: one byte
 // for each offset of the plane.
 template <typename W, int K>
-SPIRA_DEVICE void map_plane_search(const search_walk<W> &walk, const search_sets<W> &sets,
-                                   const plane_outputs<W, K> &queries, int plane,
-                                   const map_plane_lists<K> &lists, uint32_t *buffer,
-                                   uint32_t (&counts)[map_count_words(K)]) {
+SPIRA_DEVICE void map_cube_search(const map_cube_task<W, K> &task, const search_sets<W> &sets,
+                                  const plane_outputs<W, K> &queries, int plane, uint32_t *buffer,
+                                  uint32_t (&counts)[map_count_words(K)]) {
+    const search_walk<W> &walk = task.map.walk;
+    const map_cube_lists<K> &lists = task.scratch;
     const int ahead = plane_ahead(K), tile_rows = plane_rows(K), lane = threadIdx.x & 31;
     static_assert(map_stretch % tile_rows == 0 && tile_rows <= UINT8_MAX,
                   "a stretch is whole tiles; counts are bytes");
     static_assert(plane_window_words(K) <= UINT16_MAX, "positions in a window");
     const int at = queries.first % map_stretch;
-    map_plane_record<K> *found = lists.found + ((int64_t)(queries.first / map_stretch) * K + plane);
+    map_cube_record<K> *found = lists.found + ((int64_t)(queries.first / map_stretch) * K + plane);
     const plane_search<W, K> search = plane_begin<W, K>(walk, sets, queries, plane, buffer);
     const int begin = search.window.begin;
     bool lost = false;
@@ -200,15 +204,15 @@ SPIRA_DEVICE void map_plane_search(const search_walk<W> &walk, const search_sets
     for (int g = 0; g < tile_rows / 32; g += ahead) {
         uint32_t bits[ahead] = {};
         if (g * 32 >= queries.rows) {
-            map_plane_record_fill<K>(at + g * 32, ahead * 32, 0, 0, found);
+            map_cube_record_fill<K>(at + g * 32, ahead * 32, 0, 0, found);
             continue;
         }
         if (plane_near(search)) {
             plane_found<K> row[ahead];
             plane_find<W, K>(walk, queries, search.window, g, row);
-            map_plane_record_put<K>(row, begin, at + g * 32, queries.rows - g * 32, found, bits);
+            map_cube_record_put<K>(row, begin, at + g * 32, queries.rows - g * 32, found, bits);
         } else {
-            lost = map_plane_record_far<W, K>(walk, sets, search, g, found, bits) || lost;
+            lost = map_cube_record_far<W, K>(walk, sets, search, g, found, bits) || lost;
         }
 #pragma unroll
         for (int a = 0; a < ahead; ++a) {
@@ -221,14 +225,14 @@ SPIRA_DEVICE void map_plane_search(const search_walk<W> &walk, const search_sets
         }
     }
     if (__any_sync(~0u, lost)) { // other lanes write `base` again
-        map_plane_record_fill<K>(at, tile_rows, map_plane_lost, begin, found);
+        map_cube_record_fill<K>(at, tile_rows, map_cube_lost, begin, found);
     }
 }
 
 // Adds up the counts of all lanes and writes them. Returns word l of the sums in lane l.
 template <int K>
-SPIRA_DEVICE uint32_t map_plane_put_counts(const uint32_t (&counts)[map_count_words(K)],
-                                           const map_plane_lists<K> &lists, int plane, int tile) {
+SPIRA_DEVICE uint32_t map_cube_put_counts(const uint32_t (&counts)[map_count_words(K)],
+                                          const map_cube_lists<K> &lists, int plane, int tile) {
     const int words = map_count_words(K), lane = threadIdx.x & 31;
     uint32_t mine = 0;
 #pragma unroll
@@ -243,7 +247,7 @@ SPIRA_DEVICE uint32_t map_plane_put_counts(const uint32_t (&counts)[map_count_wo
 }
 
 // Thread blocks per multiprocessor that the kernel below has registers for, without spills.
-SPIRA_BOTH constexpr int map_find_blocks_per_sm(int K, int word) {
+SPIRA_BOTH constexpr int map_cube_find_blocks(int K, int word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
     return K <= 3 ? 10 : 6;
 #else
@@ -253,58 +257,46 @@ SPIRA_BOTH constexpr int map_find_blocks_per_sm(int K, int word) {
 
 // Searches and counts: one thread block for each tile, one warp for each plane.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K, map_find_blocks_per_sm(K, sizeof(W)))
-    map_plane_find_kernel(const __grid_constant__ map_plane_task<W> task,
-                          const __grid_constant__ map_plane_lists<K> lists) {
+SPIRA_KERNEL void __launch_bounds__(32 * K, map_cube_find_blocks(K, sizeof(W)))
+    map_cube_find_kernel(const __grid_constant__ map_cube_task<W, K> task) {
     extern __shared__ int4 map_shared[]; // [plane_windows_bytes]
+    const map_cube_lists<K> &lists = task.scratch;
     const int plane = threadIdx.x / 32;
-    static_assert(K * K * K < 32 * K, "a thread for each start of a list");
-    if (blockIdx.x == 0 && threadIdx.x <= K * K * K) {
-        lists.begin[threadIdx.x] = 0;
+    if (blockIdx.x == 0) {
+        map_starts_clear(lists.starts);
     }
     search_sets<W> sets;
     plane_outputs<W, K> queries;
     const int tile = map_plane_tile((int)blockIdx.x, lists.tiles);
-    if (!map_plane_begin<W, K>(task, tile, &sets, &queries)) {
+    if (!map_plane_begin<W, K>(task.map, tile, &sets, &queries)) {
         return;
     }
     uint32_t counts[map_count_words(K)] = {};
-    map_plane_search<W, K>(task.walk, sets, queries, plane, lists,
-                           (uint32_t *)map_shared + plane * plane_window_words(K), counts);
-    map_plane_put_counts<K>(counts, lists, plane, tile);
+    map_cube_search<W, K>(task, sets, queries, plane,
+                          (uint32_t *)map_shared + plane * plane_window_words(K), counts);
+    map_cube_put_counts<K>(counts, lists, plane, tile);
 }
 
 // ---- scan ---------------------------------------------------------------------------------------
 
 // The number of pairs of a stretch at offset c of a plane.
 template <int K>
-SPIRA_DEVICE int map_plane_move_count(const map_plane_lists<K> &lists, int plane, int c,
-                                      int stretch, int outputs) {
+SPIRA_DEVICE int map_cube_stretch_count(const map_cube_lists<K> &lists, int plane, int c,
+                                        int stretch, int outputs) {
     const int split = map_stretch / plane_rows(K);
     int count = 0;
 #pragma unroll
     for (int i = 0; i < split; ++i) {
         int tile = stretch * split + i;
-        count += tile * plane_rows(K) < outputs ? *map_plane_count<K>(lists, plane, c, tile) : 0;
+        count += tile * plane_rows(K) < outputs ? *map_cube_count<K>(lists, plane, c, tile) : 0;
     }
     return count;
 }
 
-// Writes `before` and `begin`: one thread block for each offset.
+// The pairs of a stretch at offset k, for the scan.
 template <int K>
-SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
-    map_plane_scan_kernel(const __grid_constant__ map_plane_lists<K> lists,
-                          const int32_t *output_count, int32_t output_capacity) {
-    __shared__ int shared[map_scan_threads / 32];
-    const int plane = blockIdx.x / (K * K), c = blockIdx.x % (K * K);
-    const int outputs = count_clamp(*output_count, output_capacity);
-    int total = map_scan_tiles(
-        [&](int stretch) { return map_plane_move_count<K>(lists, plane, c, stretch, outputs); },
-        (int)ceil_div(outputs, map_stretch), 0,
-        lists.before + (int64_t)blockIdx.x * lists.stretches, shared);
-    for (int k = blockIdx.x + 1 + threadIdx.x; k <= (int)gridDim.x; k += map_scan_threads) {
-        atomicAdd(lists.begin + k, (unsigned long long)total);
-    }
+SPIRA_DEVICE int map_starts_count(const map_cube_lists<K> &lists, int k, int stretch, int outputs) {
+    return map_cube_stretch_count<K>(lists, k / (K * K), k % (K * K), stretch, outputs);
 }
 
 } // namespace spira

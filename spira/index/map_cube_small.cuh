@@ -1,13 +1,13 @@
-// spira/index/plane_pairs_small.cuh: pair lists of cubes of size 3 for small sets (up to 196,608
+// spira/index/map_cube_small.cuh: pair lists of cubes of size 3 for small sets (up to 196,608
 // outputs), without a scan.
 //
 // At this size the launches and the latency of dependent loads take the time, not the bytes. So
-// there are two launches instead of the three of plane_pairs.cuh. Each thread block has a bundle of
+// there are two launches instead of the three of map_cube.cuh. Each thread block has a bundle of
 // three stretches, with one warp for each stretch and plane:
 //   search   records what each plane finds, counts the pairs of each stretch, and writes the sums
 //            of the bundle: one number for each offset
 //   move     each thread block adds up the sums of all bundles by itself, then moves the pairs of
-//            its own bundle as plane_pairs_move.cuh does
+//            its own bundle as map_cube_move.cuh does
 //
 // Every block of the move reads all sums, 54 bytes for each bundle, so this work grows with the
 // square of the outputs. Beyond map_bundles_most bundles the scan is faster. Three stretches make
@@ -15,17 +15,17 @@
 #ifndef SPIRA_INDEX_PLANE_PAIRS_SMALL_CUH
 #define SPIRA_INDEX_PLANE_PAIRS_SMALL_CUH
 
-#include "plane_pairs_move.cuh"
+#include "map_cube_move.cuh"
 
 namespace spira {
 
 // Threads of a thread block: a warp for each stretch of the bundle and plane.
-SPIRA_BOTH constexpr int map_small_threads(int K) {
+SPIRA_BOTH constexpr int map_cube_small_threads(int K) {
     return 32 * K * map_bundle_stretches;
 }
 
 // Thread blocks per multiprocessor that the kernels below have registers for, without spills.
-SPIRA_BOTH constexpr int map_small_blocks_per_sm() {
+SPIRA_BOTH constexpr int map_cube_small_blocks() {
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ >= 1000)
     return 3;
 #else
@@ -37,8 +37,8 @@ SPIRA_BOTH constexpr int map_small_blocks_per_sm() {
 
 // Writes the sums of a bundle. counts: of its stretches, in shared memory.
 template <int K>
-SPIRA_DEVICE void map_small_put_sums(const uint32_t (*counts)[K][map_count_words(K)],
-                                     const map_plane_lists<K> &lists, int bundle) {
+SPIRA_DEVICE void map_cube_small_put_sums(const uint32_t (*counts)[K][map_count_words(K)],
+                                          const map_cube_lists<K> &lists, int bundle) {
     static_assert((int)map_bundle_stretches * map_stretch <= UINT16_MAX, "sums have 16 bits");
     if (threadIdx.x < K * K * K) {
         const int plane = (int)threadIdx.x / (K * K), c = (int)threadIdx.x % (K * K);
@@ -55,10 +55,10 @@ SPIRA_DEVICE void map_small_put_sums(const uint32_t (*counts)[K][map_count_words
 // Stretches without outputs get records and counts, too: the move loads both before it knows the
 // number of outputs.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_small_threads(K),
-                                    sizeof(W) > 4 ? 3 : map_small_blocks_per_sm())
-    map_small_find_kernel(const __grid_constant__ map_plane_task<W> task,
-                          const __grid_constant__ map_plane_lists<K> lists) {
+SPIRA_KERNEL void __launch_bounds__(map_cube_small_threads(K),
+                                    sizeof(W) > 4 ? 3 : map_cube_small_blocks())
+    map_cube_small_find_kernel(const __grid_constant__ map_cube_task<W, K> task) {
+    const map_cube_lists<K> &lists = task.scratch;
     __shared__ __align__(16) uint32_t windows[K * map_bundle_stretches][plane_window_words(K)];
     __shared__ uint32_t counts[map_bundle_stretches][K][map_count_words(K)]; // a byte each
     static_assert(plane_rows(K) == map_stretch, "a stretch is a tile");
@@ -67,24 +67,23 @@ SPIRA_KERNEL void __launch_bounds__(map_small_threads(K),
     search_sets<W> sets;
     plane_outputs<W, K> queries;
     uint32_t own[map_count_words(K)] = {};
-    if (map_plane_begin<W, K>(task, stretch, &sets, &queries)) {
-        map_plane_search<W, K>(task.walk, sets, queries, plane, lists, windows[warp], own);
+    if (map_plane_begin<W, K>(task.map, stretch, &sets, &queries)) {
+        map_cube_search<W, K>(task, sets, queries, plane, windows[warp], own);
     } else {
-        map_plane_record_fill<K>(0, map_stretch, 0, 0,
-                                 lists.found + ((int64_t)stretch * K + plane));
+        map_cube_record_fill<K>(0, map_stretch, 0, 0, lists.found + ((int64_t)stretch * K + plane));
     }
-    uint32_t sum = map_plane_put_counts<K>(own, lists, plane, stretch);
+    uint32_t sum = map_cube_put_counts<K>(own, lists, plane, stretch);
     if (lane < map_count_words(K)) {
         counts[warp / K][plane][lane] = sum;
     }
     __syncthreads();
-    map_small_put_sums<K>(counts, lists, (int)blockIdx.x);
+    map_cube_small_put_sums<K>(counts, lists, (int)blockIdx.x);
 }
 
 // ---- sums of all bundles ------------------------------------------------------------------------
 
 // Offsets whose sums a warp adds up: w, w + warps, ... for warp w.
-SPIRA_BOTH constexpr int map_small_offsets(int K) {
+SPIRA_BOTH constexpr int map_cube_small_offsets(int K) {
     return K * K / map_bundle_stretches;
 }
 
@@ -95,14 +94,15 @@ SPIRA_DEVICE uint32_t map_byte_ones(int n) {
 
 // A lane's share of the pairs at each of its warp's offsets.
 template <int offsets>
-struct map_small_total {
+struct map_cube_small_total {
     uint32_t before[offsets]; // in the bundles before the thread block's own
     uint32_t all[offsets];    // in all bundles
 };
 
 // Loads map_bundle_sums sums of each offset. pitch: sums from one offset to the next.
 template <int offsets>
-SPIRA_DEVICE void map_small_load_sums(const uint16_t *sums, int pitch, uint4 (&some)[offsets]) {
+SPIRA_DEVICE void map_cube_small_load_sums(const uint16_t *sums, int pitch,
+                                           uint4 (&some)[offsets]) {
 #pragma unroll
     for (int r = 0; r < offsets; ++r) {
         some[r] = map_read_4(sums + r * pitch);
@@ -112,8 +112,8 @@ SPIRA_DEVICE void map_small_load_sums(const uint16_t *sums, int pitch, uint4 (&s
 // Adds map_bundle_sums sums of each offset: the first `before` of them to total->before, the first
 // `all` to total->all. Either may be negative or larger than map_bundle_sums.
 template <int offsets>
-SPIRA_DEVICE void map_small_add(const uint4 (&some)[offsets], int before, int all,
-                                map_small_total<offsets> *total) {
+SPIRA_DEVICE void map_cube_small_add(const uint4 (&some)[offsets], int before, int all,
+                                     map_cube_small_total<offsets> *total) {
     const uint32_t first = map_byte_ones(before), last = map_byte_ones(before - 4);
     const uint32_t every = map_byte_ones(all);
 #pragma unroll
@@ -130,54 +130,55 @@ SPIRA_DEVICE void map_small_add(const uint4 (&some)[offsets], int before, int al
 
 // Loads that are in flight together, before any of them is used.
 template <int K>
-struct map_small_loads {
-    uint4 sums[map_small_offsets(K)];     // bundles 8 * lane .. 8 * lane + 7, the warp's offsets
-    uint32_t count[map_bundle_stretches]; // lane l: pairs of each stretch at the plane's offset l
-    map_plane_four<K> four;
+struct map_cube_small_loads {
+    uint4 sums[map_cube_small_offsets(K)]; // bundles 8 * lane .. 8 * lane + 7, the warp's offsets
+    uint32_t count[map_bundle_stretches];  // lane l: pairs of each stretch at the plane's offset l
+    map_cube_four<K> four;
 };
 
 // Address of the sums of the warp's first offset from bundle `at` on; of the last map_bundle_sums
 // bundles, if `at` is behind the last.
 template <int K>
-SPIRA_DEVICE const uint16_t *map_small_sums_at(const map_plane_lists<K> &lists, int at) {
+SPIRA_DEVICE const uint16_t *map_cube_small_sums_at(const map_cube_lists<K> &lists, int at) {
     return lists.sums +
            ((int)threadIdx.x / 32 * lists.bundles + min(at, lists.bundles - map_bundle_sums));
 }
 
 // Issues the loads.
 template <int K>
-SPIRA_DEVICE map_small_loads<K> map_small_begin(const map_plane_lists<K> &lists, int bundle) {
+SPIRA_DEVICE map_cube_small_loads<K> map_cube_small_begin(const map_cube_lists<K> &lists,
+                                                          int bundle) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, plane = warp % K;
     const int warps = K * map_bundle_stretches, first = bundle * map_bundle_stretches; // stretch
     static_assert(K * K % map_bundle_stretches == 0, "each warp has as many offsets");
-    map_small_loads<K> loads;
-    map_small_load_sums(map_small_sums_at<K>(lists, lane * map_bundle_sums), warps * lists.bundles,
-                        loads.sums);
-    const uint8_t *count = map_plane_count<K>(lists, plane, min(lane, K * K - 1), first);
+    map_cube_small_loads<K> loads;
+    map_cube_small_load_sums(map_cube_small_sums_at<K>(lists, lane * map_bundle_sums),
+                             warps * lists.bundles, loads.sums);
+    const uint8_t *count = map_cube_count<K>(lists, plane, min(lane, K * K - 1), first);
 #pragma unroll
     for (int i = 0; i < map_bundle_stretches; ++i) {
         loads.count[i] = map_read_byte(count + i * (int)sizeof(uint32_t));
     }
-    loads.four = map_plane_fetch<K>(lists.found + ((int64_t)(first + warp / K) * K + plane));
+    loads.four = map_cube_fetch<K>(lists.found + ((int64_t)(first + warp / K) * K + plane));
     return loads;
 }
 
 // Writes the pairs at each offset, (in the bundles before, in all), to sums [volume] in shared
 // memory. The caller needs a barrier before it reads them.
 template <int K>
-SPIRA_DEVICE void map_small_sum(const map_plane_lists<K> &lists, int bundle,
-                                map_small_loads<K> *loads, uint2 *sums) {
-    const int offsets = map_small_offsets(K), warps = K * map_bundle_stretches;
+SPIRA_DEVICE void map_cube_small_sum(const map_cube_lists<K> &lists, int bundle,
+                                     map_cube_small_loads<K> *loads, uint2 *sums) {
+    const int offsets = map_cube_small_offsets(K), warps = K * map_bundle_stretches;
     const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
     int at = lane * map_bundle_sums;
-    map_small_total<offsets> total = {};
-    map_small_add<offsets>(loads->sums, bundle - at, lists.bundles - at, &total);
+    map_cube_small_total<offsets> total = {};
+    map_cube_small_add<offsets>(loads->sums, bundle - at, lists.bundles - at, &total);
     if (lists.bundles > 32 * map_bundle_sums) {
         static_assert(map_bundles_most <= 2 * 32 * map_bundle_sums, "a warp reads twice at most");
         at += 32 * map_bundle_sums;
-        map_small_load_sums<offsets>(map_small_sums_at<K>(lists, at), warps * lists.bundles,
-                                     loads->sums);
-        map_small_add<offsets>(loads->sums, bundle - at, lists.bundles - at, &total);
+        map_cube_small_load_sums<offsets>(map_cube_small_sums_at<K>(lists, at),
+                                          warps * lists.bundles, loads->sums);
+        map_cube_small_add<offsets>(loads->sums, bundle - at, lists.bundles - at, &total);
     }
 #pragma unroll
     for (int r = 0; r < offsets; ++r) {
@@ -190,11 +191,11 @@ SPIRA_DEVICE void map_small_sum(const map_plane_lists<K> &lists, int bundle,
 }
 
 // Gives lane l the position of the bundle's first pair in list l. The first thread block also
-// writes pairs.begin. sums: from map_small_sum. Returns false if there are more pairs than
-// pairs.capacity.
+// writes lists.begin. sums: from map_cube_small_sum. Returns false if there are more pairs than
+// lists.capacity.
 template <int K>
-SPIRA_DEVICE bool map_small_lists_begin(const uint2 *sums, int bundle, const map_pairs &pairs,
-                                        device_status *trouble, int *begin) {
+SPIRA_DEVICE bool map_cube_small_begin_of(const uint2 *sums, int bundle, const map_lists &lists,
+                                          device_status *trouble, int *begin) {
     static_assert(K * K * K < 32, "a lane for each start of a list, and for the end");
     const int lane = threadIdx.x & 31;
     uint2 sum = lane < K * K * K ? sums[lane] : uint2{0, 0};
@@ -204,9 +205,9 @@ SPIRA_DEVICE bool map_small_lists_begin(const uint2 *sums, int bundle, const map
     end = map_add_below<8>(end);
     end = map_add_below<16>(end);
     const uint32_t all = __shfl_sync(~0u, end, 31);
-    const bool fits = all <= (uint32_t)pairs.capacity;
+    const bool fits = all <= (uint32_t)lists.capacity;
     if (bundle == 0 && threadIdx.x <= K * K * K) {
-        pairs.begin[lane] = fits ? (int)(end - sum.y) : 0;
+        lists.begin[lane] = fits ? (int)(end - sum.y) : 0;
     }
     if (bundle == 0 && threadIdx.x == 0 && !fits) {
         device_status_raise(trouble, device_flag_capacity, all);
@@ -217,16 +218,14 @@ SPIRA_DEVICE bool map_small_lists_begin(const uint2 *sums, int bundle, const map
 
 // Moves the pairs: one thread block for each bundle, one warp for each stretch and plane.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_small_threads(K), map_small_blocks_per_sm())
-    map_small_move_kernel(const __grid_constant__ map_plane_task<W> task,
-                          const __grid_constant__ map_plane_lists<K> lists,
-                          const __grid_constant__ map_pairs pairs, device_status *trouble) {
-    __shared__ map_plane_stage<K> stages[K * map_bundle_stretches];
+SPIRA_KERNEL void __launch_bounds__(map_cube_small_threads(K), map_cube_small_blocks())
+    map_cube_small_move_kernel(const __grid_constant__ map_cube_task<W, K> task) {
+    __shared__ map_cube_stage<K> stages[K * map_bundle_stretches];
     __shared__ uint2 sums[K * K * K];
     const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, plane = warp % K;
     const int bundle = blockIdx.x, stretch = bundle * map_bundle_stretches + warp / K;
-    map_small_loads<K> loads = map_small_begin<K>(lists, bundle);
-    map_small_sum<K>(lists, bundle, &loads, sums);
+    map_cube_small_loads<K> loads = map_cube_small_begin<K>(task.scratch, bundle);
+    map_cube_small_sum<K>(task.scratch, bundle, &loads, sums);
     uint32_t before = 0, count = 0; // pairs of the bundle's stretches before, and of this one
 #pragma unroll
     for (int i = 0; i < map_bundle_stretches; ++i) {
@@ -235,11 +234,11 @@ SPIRA_KERNEL void __launch_bounds__(map_small_threads(K), map_small_blocks_per_s
     }
     __syncthreads();
     int begin;
-    bool fits = map_small_lists_begin<K>(sums, bundle, pairs, trouble, &begin);
+    bool fits = map_cube_small_begin_of<K>(sums, bundle, task.lists, task.map.trouble, &begin);
     begin = __shfl_sync(~0u, begin, plane * K * K + lane) + (int)before;
     if (fits && __any_sync(~0u, count)) {
-        map_plane_move_stretch<W, K>(task, lists, stretch, plane, loads.four, begin, (int)count,
-                                     pairs, stages + warp);
+        map_cube_move_stretch<W, K>(task, stretch, plane, loads.four, {begin, (int)count},
+                                    stages + warp);
     }
 }
 
@@ -247,19 +246,16 @@ SPIRA_KERNEL void __launch_bounds__(map_small_threads(K), map_small_blocks_per_s
 
 // Builds the lists of a cube of size 3. Requires map_bundles(3, r->outputs.capacity) > 0.
 template <typename W>
-SPIRA_API status map_small_pairs_launch(const word_layout *layout, const map_request<W> *r,
-                                        map_pairs pairs, device_status *trouble, void *scratch,
-                                        cudaStream_t stream) {
-    const int K = 3, threads = map_small_threads(K);
+SPIRA_API status map_cube_small_launch(const word_layout *layout, const map_request<W> *r,
+                                       const map_lists *lists, void *scratch, cudaStream_t stream) {
+    const int K = 3, threads = map_cube_small_threads(K);
+    const char *subject = "map_build_lists";
     const int64_t blocks = ceil_div(r->outputs.capacity, (int)map_bundle_stretches * map_stretch);
-    workspace w = workspace_begin(scratch);
-    map_plane_lists<K> lists = map_plane_lists_take<K>(&w, r->outputs.capacity);
-    map_plane_wanted(&r->kernel, &r->forms, lists.wanted);
-    map_plane_task<W> task = map_plane_task_make<K>(layout, r, 0, nullptr);
-    SPIRA_TRY(kernel_launch(map_small_find_kernel<W, K>, (unsigned)lists.bundles, threads, 0, false,
-                            1, stream, "map_build_pairs", task, lists));
-    return kernel_launch(map_small_move_kernel<W, K>, (unsigned)blocks, threads, 0, false, 1,
-                         stream, "map_build_pairs", task, lists, pairs, trouble);
+    const map_cube_task<W, K> task = map_cube_task_make<W, K>(layout, r, lists, scratch);
+    SPIRA_TRY(kernel_launch(map_cube_small_find_kernel<W, K>, (unsigned)task.scratch.bundles,
+                            threads, 0, false, 1, stream, subject, task));
+    return kernel_launch(map_cube_small_move_kernel<W, K>, (unsigned)blocks, threads, 0, false, 1,
+                         stream, subject, task);
 }
 
 } // namespace spira
