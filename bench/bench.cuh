@@ -767,20 +767,23 @@ SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape 
 // ---- lists, and both by a threshold -------------------------------------------------------------
 
 // A submanifold layer's pairs as lists. pairs: room in them; forms: what else the search writes;
-// null: nothing, and all pairs are in the lists.
-SPIRA_API spira::map_pairs bench_lists(bench_pool *pool, const bench_scene<uint64_t> *scene,
+// nothing, and all pairs are in the lists.
+SPIRA_API spira::map_lists bench_lists(bench_pool *pool, const bench_scene<uint64_t> *scene,
                                        const spira::kernel_shape *kernel, int64_t pairs,
-                                       const spira::map_forms *forms) {
+                                       spira::map_forms forms = {}) {
     const int32_t room = (int32_t)pairs;
-    spira::map_pairs lists = {bench_device<int32_t>(pool, spira::kernel_volume(kernel) + 1),
+    spira::map_lists lists = {bench_device<int32_t>(pool, spira::kernel_volume(kernel) + 1),
                               bench_device<int32_t>(pool, room), bench_device<int32_t>(pool, room),
                               room};
     size_t bytes = 0;
-    BENCH_TRY(spira::map_pairs_workspace(kernel, scene->fine.device.capacity, room, &bytes));
+    BENCH_TRY(spira::map_lists_workspace(kernel, scene->fine.device.capacity, &bytes));
     int keep = pool->blocks;
-    BENCH_TRY(spira::map_build_pairs(
-        &scene->layout, kernel, scene->fine.device, scene->fine.device, forms, lists,
-        scene->trouble, bench_device<char>(pool, (int64_t)bytes), bytes, pool->stream));
+    forms.trouble = scene->trouble;
+    const spira::map_request<uint64_t> request = {*kernel, scene->fine.device, scene->fine.device,
+                                                  forms};
+    BENCH_TRY(spira::map_build_lists(&scene->layout, &request, &lists,
+                                     bench_device<char>(pool, (int64_t)bytes), bytes,
+                                     pool->stream));
     bench_check_trouble(pool, scene->trouble);
     bench_pool_free(pool, keep);
     return lists;
@@ -821,7 +824,7 @@ SPIRA_API void bench_hybrid_make(bench_pool *pool, const bench_scene<uint64_t> *
     if (columns) {
         forms.os = bench_device<int32_t>(pool, (int64_t)a->capacity * columns);
     }
-    a->pairs = bench_lists(pool, scene, &a->kernel, pairs, &forms);
+    a->pairs = bench_lists(pool, scene, &a->kernel, pairs, forms);
     if (columns) {
         bench_dense_make(pool, forms.os, a, d);
     }

@@ -32,7 +32,7 @@ struct conv_case {
     int64_t pairs;
     spira::order_layout order; // device
     spira::conv_map by_order;
-    spira::map_pairs lists; // device; where a dataflow reads them
+    spira::map_lists lists; // device; where a dataflow reads them
 };
 
 struct conv_work {
@@ -89,7 +89,7 @@ static conv_case conv_case_make(bench_session *s, const bench_scene<uint64_t> *s
     conv_case_order(s, &kernel, map, &m);
     m.by_order = spira::conv_map_of_order(&m.order, m.count, m.voxels);
     if (s->options.dataflows != 1 << bench_dataflow_os) {
-        m.lists = bench_lists(&s->pool, scene, &kernel, m.pairs, nullptr);
+        m.lists = bench_lists(&s->pool, scene, &kernel, m.pairs);
     }
     return m;
 }

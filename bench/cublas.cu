@@ -127,10 +127,12 @@ static blas_map blas_map_make(bench_session *s, const bench_scene<uint64_t> *sce
     m.lists.inputs = m.lists.outputs = m.voxels;
     m.lists.count = scene->fine.device.count;
     size_t bytes = 0;
-    BENCH_TRY(spira::map_pairs_workspace(&kernel, m.voxels, pairs, &bytes));
-    BENCH_TRY(spira::map_build_pairs(
-        &scene->layout, &kernel, scene->fine.device, scene->fine.device, nullptr, m.lists.pairs,
-        scene->trouble, bench_device<char>(&s->pool, (int64_t)bytes), bytes, s->stream));
+    BENCH_TRY(spira::map_lists_workspace(&kernel, m.voxels, &bytes));
+    const spira::map_request<uint64_t> request = {kernel, scene->fine.device, scene->fine.device,
+                                                  spira::map_forms_none(0, false, scene->trouble)};
+    BENCH_TRY(spira::map_build_lists(&scene->layout, &request, &m.lists.pairs,
+                                     bench_device<char>(&s->pool, (int64_t)bytes), bytes,
+                                     s->stream));
     bench_check_trouble(&s->pool, scene->trouble);
     return m;
 }

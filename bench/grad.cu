@@ -139,7 +139,7 @@ static grad_work grad_work_make(bench_session *s, const bench_scene<uint64_t> *s
     w.out = grad_features(pool, type, 3, outs);
     w.weight.in = bench_upload(pool, w.in, ins * element);
     w.weight.out_grad = w.input.out_grad = bench_upload(pool, w.out, outs * element);
-    w.weight.pairs = bench_lists(pool, scene, &kernel, w.pairs, nullptr);
+    w.weight.pairs = bench_lists(pool, scene, &kernel, w.pairs);
     w.weight.count = scene->fine.device.count;
     w.weight.capacity = w.voxels;
     w.weight.weight_grad = bench_device<float>(pool, weights);

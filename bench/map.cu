@@ -35,9 +35,9 @@ struct map_work {
     int32_t *compact;           // compact: [K, outputs, K + 1]
     spira::order_request order; // of `compact`
     spira::map_forms forms;
-    spira::map_pairs pairs;
+    spira::map_lists pairs;
     spira::device_status *trouble;
-    void *scratch; // of map_build_pairs or order_build
+    void *scratch; // of map_build_lists or order_build
     size_t scratch_bytes;
 };
 
@@ -121,8 +121,9 @@ static void map_run_ordered(bench_session *s, map_work<W> *w, const int32_t *exp
 template <typename W>
 static spira::status map_pairs_step(void *context, cudaStream_t stream) {
     const map_work<W> *w = (const map_work<W> *)context;
-    return spira::map_build_pairs(&w->layout, &w->kernel, w->source.device, w->outputs.device,
-                                  &w->forms, w->pairs, w->trouble, w->scratch, w->scratch_bytes,
+    const spira::map_request<W> request = {w->kernel, w->source.device, w->outputs.device,
+                                           w->forms};
+    return spira::map_build_lists(&w->layout, &request, &w->pairs, w->scratch, w->scratch_bytes,
                                   stream);
 }
 
@@ -141,22 +142,21 @@ static void map_run_pairs(bench_session *s, map_work<W> *w, int threshold, bench
     int64_t count = *w->outputs.host.count;
     int64_t dense = count * spira::map_os_columns(&w->kernel, threshold, false);
     spira::device_status trouble = {};
-    spira::map_forms host_forms = {};
+    spira::map_forms host_forms = spira::map_forms_none(threshold, false, &trouble);
     host_forms.os = threshold ? bench_host<int32_t>(pool, dense) : nullptr;
-    host_forms.threshold = threshold;
-    spira::map_pairs host = {bench_host<int32_t>(pool, volume + 1),
+    spira::map_lists host = {bench_host<int32_t>(pool, volume + 1),
                              bench_host<int32_t>(pool, capacity),
                              bench_host<int32_t>(pool, capacity), capacity};
-    BENCH_TRY(spira::map_build_pairs_host(&w->layout, &w->kernel, w->source.host, w->outputs.host,
-                                          &host_forms, host, &trouble));
+    const spira::map_request<W> request = {w->kernel, w->source.host, w->outputs.host, host_forms};
+    BENCH_TRY(spira::map_build_lists_host(&w->layout, &request, &host));
     w->forms = host_forms;
     w->forms.os = threshold ? bench_device<int32_t>(pool, dense) : nullptr;
     w->pairs = {bench_device<int32_t>(pool, volume + 1), bench_device<int32_t>(pool, capacity),
                 bench_device<int32_t>(pool, capacity), capacity};
-    w->trouble = bench_device<spira::device_status>(pool, 1);
+    w->trouble = w->forms.trouble = bench_device<spira::device_status>(pool, 1);
     BENCH_TRY(spira::device_status_clear(w->trouble, s->stream));
-    BENCH_TRY(spira::map_pairs_workspace(&w->kernel, w->outputs.device.capacity, capacity,
-                                         &w->scratch_bytes));
+    BENCH_TRY(
+        spira::map_lists_workspace(&w->kernel, w->outputs.device.capacity, &w->scratch_bytes));
     w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
     BENCH_TRY(map_pairs_step<W>(w, s->stream));
     int64_t found = host.begin[volume];

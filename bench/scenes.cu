@@ -94,9 +94,10 @@ template <typename W>
 static spira::status scenes_lists_step(void *context, cudaStream_t stream) {
     const scenes_work<W> *w = (const scenes_work<W> *)context;
     const search_case<W> *c = &w->search.c;
-    return spira::map_build_pairs(&c->layout, &c->kernel, c->set.device, c->set.device,
-                                  (const spira::map_forms *)nullptr, w->forms.pairs, w->trouble,
-                                  w->scratch, w->scratch_bytes, stream);
+    const spira::map_request<W> request = {c->kernel, c->set.device, c->set.device,
+                                           spira::map_forms_none(0, false, w->trouble)};
+    return spira::map_build_lists(&c->layout, &request, &w->forms.pairs, w->scratch,
+                                  w->scratch_bytes, stream);
 }
 
 template <typename W>
@@ -253,8 +254,7 @@ static void scenes_run_lists(bench_session *s, scenes_work<W> *w, scenes_lines *
     const int32_t room = (int32_t)row.pairs;
     w->forms.pairs = {bench_device<int32_t>(pool, volume + 1), bench_device<int32_t>(pool, room),
                       bench_device<int32_t>(pool, room), room};
-    BENCH_TRY(
-        spira::map_pairs_workspace(&w->search.c.kernel, w->forms.outputs, room, &w->scratch_bytes));
+    BENCH_TRY(spira::map_lists_workspace(&w->search.c.kernel, w->forms.outputs, &w->scratch_bytes));
     w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
     BENCH_TRY(scenes_lists_step<W>(w, s->stream));
     scenes_check_begin(s, w, row.pairs);

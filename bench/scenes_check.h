@@ -16,7 +16,7 @@ struct scenes_forms {
     int32_t outputs;           // also the capacity of all forms
     const int32_t *half;       // [outputs, volume / 2]
     const int32_t *compact;    // [K, outputs, K + 1]
-    spira::map_pairs pairs;    // of all offsets
+    spira::map_lists pairs;    // of all offsets
     spira::order_layout order; // row is null: none
 };
 

@@ -37,7 +37,7 @@ struct tuner_map {
     int32_t *map;         // [voxels, volume], device
     int64_t pairs;
     spira::conv_map form; // its ordered layout
-    spira::map_pairs lists;
+    spira::map_lists lists;
 };
 
 struct tuner_work {
@@ -92,7 +92,7 @@ static tuner_map tuner_map_make(bench_session *s, const bench_scene<uint64_t> *s
     bench_check_same(&s->pool, host, (const int32_t *)m.map, entries, scene->input, "kernel map");
     bench_pool_free(&s->pool, keep);
     tuner_map_layout(s, &kernel, &m);
-    m.lists = bench_lists(&s->pool, scene, &kernel, m.pairs, nullptr);
+    m.lists = bench_lists(&s->pool, scene, &kernel, m.pairs);
     return m;
 }
 

@@ -5,7 +5,7 @@
 //   conv_grad_weights_bytes,   whenever the weights have changed
 //   conv_grad_weights_pack
 //   conv_grad_input            the input gradient: a convolution
-//   map_build_pairs (map.cuh)  for each frame, coordinate set and kernel: the pair lists
+//   map_build_lists (map.cuh)  for each frame, coordinate set and kernel: the pair lists
 //   conv_grad_weight           the weight gradient, fp32
 //   conv_grad_bias             the bias gradient, fp32
 //
@@ -155,10 +155,10 @@ struct conv_grad_weight_args {
     const void *in;       // [inputs, cin]
     const void *in2;      // [inputs, cin2], or null where cin2 is 0
     const void *out_grad; // [outputs, cout]
-    // Of map_build_pairs, for the layer's kernel and sets. Lists of the other direction serve too,
+    // Of map_build_lists, for the layer's kernel and sets. Lists of the other direction serve too,
     // with `input` and `output` exchanged. Zeroed for a 1x1x1 layer on one set
     // (pairs_sides_centre).
-    map_pairs pairs;
+    map_lists pairs;
     pairs_sides sides;    // which products the lists stand for
     const int32_t *count; // [1] outputs, at most `capacity`
     int32_t capacity;
@@ -180,8 +180,7 @@ SPIRA_API status conv_grad_weight_check(const device_info *gpu, const conv_grad_
     }
     SPIRA_TRY(pointer_check(a->out_grad, element, "out_grad"));
     if (a->shape.volume > 1 || a->sides != pairs_sides_centre) {
-        const device_status none = {};
-        SPIRA_TRY(map_pairs_check(&a->pairs, &none));
+        SPIRA_TRY(map_lists_check(&a->pairs));
     }
     SPIRA_TRY(pointer_check(a->count, sizeof(int32_t), "count"));
     SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",

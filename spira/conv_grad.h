@@ -168,25 +168,24 @@ SPIRA_API void conv_grad_host_outer(const float *x, int channels, const float *y
 // The order of the additions is fixed: pairs as they stand in their list.
 template <typename Sum>
 SPIRA_API status conv_grad_weight_host(const conv_shape *s, const float *in, const float *in2,
-                                       const float *out_grad, const map_pairs *pairs,
+                                       const float *out_grad, const map_lists *pairs,
                                        pairs_sides sides, int32_t outputs, Sum *weight_grad) {
     SPIRA_TRY(conv_shape_check(s));
     SPIRA_TRY(pairs_sides_check(s, sides));
     SPIRA_REQUIRE(in && (in2 || !s->cin2), status_null_pointer, "in", 0);
     SPIRA_REQUIRE(out_grad, status_null_pointer, "out_grad", 0);
-    const map_pairs none = {};
+    const map_lists none = {};
     if (s->volume > 1 || sides != pairs_sides_centre) {
-        device_status unused = {};
         SPIRA_REQUIRE(pairs, status_null_pointer, "pairs", 0);
-        SPIRA_TRY(map_pairs_check(pairs, &unused));
+        SPIRA_TRY(map_lists_check(pairs));
     }
     SPIRA_REQUIRE(weight_grad, status_null_pointer, "weight_grad", 0);
     SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
-    const map_pairs *lists = pairs ? pairs : &none;
+    const map_lists *lists = pairs ? pairs : &none;
     const int64_t size = (int64_t)(s->cin + s->cin2) * s->cout;
     SPIRA_PARALLEL_FOR
     for (int k = 0; k < s->volume; ++k) {
-        const pairs_span list = pairs_span_of(lists, s->volume, sides, outputs, k);
+        const map_span list = pairs_span_of(lists, s->volume, sides, outputs, k);
         const int32_t *sources = pairs_sources(lists, s->volume, sides, k);
         const int32_t *targets = pairs_targets(lists, s->volume, sides, k);
         Sum *to = weight_grad + k * size;

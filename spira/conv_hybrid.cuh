@@ -1,7 +1,7 @@
 // spira/conv_hybrid.cuh: convolution by two dataflows on the GPU (conv_hybrid.h).
 //
 //   conv_hybrid_weights_bytes, conv_hybrid_weights_pack   once for each layer
-//   map_build_pairs (map.cuh)     for each frame: the pair lists of the sparse offsets and, in
+//   map_build_lists (map.cuh)     for each frame: the pair lists of the sparse offsets and, in
 //                                 map_forms.os, the map of the dense ones; both by the threshold
 //   order_build                   the layout of the dense offsets
 //   conv_hybrid_workspace, conv_hybrid   for each layer
@@ -31,7 +31,7 @@ struct conv_hybrid_args {
     const void *weights;  // of conv_hybrid_weights_pack: same shape, kernel, threshold, device_info
     const conv_map *map;  // on the host: the layout of the dense offsets, by conv_map_of_order;
                           // conv_map_identity where only the centre of a submanifold layer is dense
-    map_pairs pairs;      // of the sparse offsets, of map_build_pairs
+    map_lists pairs;      // of the sparse offsets, of map_build_lists
     const int32_t *count; // [1] outputs, at most `capacity`; that of the map, too
     int32_t capacity;
     conv_epilogue epilogue;
@@ -224,7 +224,7 @@ SPIRA_API status hybrid_check(const device_info *gpu, const conv_hybrid_args *a,
 // format     compiled for; numeric_any: all four, chosen by args->shape.type
 //
 // inputs   args: see conv_hybrid_args. The map has the columns of map_forms.os, and the lists are
-//          those that map_build_pairs makes with it; both with args->threshold
+//          those that map_build_lists makes with it; both with args->threshold
 //          scratch: the bytes of conv_hybrid_workspace, aligned to 256
 // outputs  args->out; rows from *count on are not written. The residual may be `out` itself, the
 //          inputs may not

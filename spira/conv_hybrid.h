@@ -3,7 +3,7 @@
 // A threshold t divides the offsets of a kernel. Offsets with an L1 norm below t are dense: near
 // voxels are often present. The others are sparse. Dense offsets are added output-stationary, from
 // a layout of their map alone (map_forms.os); sparse offsets weight-stationary, from pair lists
-// (map_build_pairs with the same t). With t = 0 all offsets are sparse, with t > kernel_norm_max
+// (map_build_lists with the same t). With t = 0 all offsets are sparse, with t > kernel_norm_max
 // all are dense.
 #ifndef SPIRA_CONV_HYBRID_H
 #define SPIRA_CONV_HYBRID_H
@@ -60,14 +60,14 @@ SPIRA_API void conv_hybrid_host_dense(const conv_shape *s, const kernel_shape *k
 //
 // inputs   in [inputs, cin], in2 [inputs, cin2] or null; weight [volume, cin + cin2, cout] of all
 //          offsets; os [outputs, map_os_columns]: map of the dense offsets; pairs: lists of the
-//          sparse ones; both of map_build_pairs_host with the same kernel and threshold, and not
+//          sparse ones; both of map_build_lists_host with the same kernel and threshold, and not
 //          read where there are no such offsets. The epilogue's residual is float [outputs, cout]
 // outputs  out [outputs, cout]; must not be another of the arrays
 // errors   null pointers, sizes, a volume that is not the kernel's, a threshold below 0
 // The order of the additions is fixed: sparse offsets ascending, then dense ones, then channels.
 SPIRA_API status conv_hybrid_host(const conv_shape *s, const kernel_shape *kernel, int threshold,
                                   const float *in, const float *in2, const float *weight,
-                                  const int32_t *os, const map_pairs *pairs, int32_t outputs,
+                                  const int32_t *os, const map_lists *pairs, int32_t outputs,
                                   const conv_epilogue *e, float *out) {
     SPIRA_TRY(conv_hybrid_shape_check(s, kernel, threshold));
     SPIRA_TRY(conv_host_check(e, in, in2, out));

@@ -1,7 +1,7 @@
 // spira/conv_pairs.cuh: convolution over pair lists on the GPU (weight-stationary dataflow).
 //
 //   conv_pairs_weights_bytes, conv_pairs_weights_pack   once for each layer
-//   map_build_pairs (map.cuh)                           for each frame, coordinate set and kernel
+//   map_build_lists (map.cuh)                           for each frame, coordinate set and kernel
 //   conv_pairs_workspace, conv_pairs_run                for each layer
 //
 // The lists are walked offset by offset, up to 16 or 32 pairs at a time: the input rows are
@@ -35,7 +35,7 @@ struct conv_pairs_args {
     const void *in;       // [inputs, cin]
     const void *in2;      // [inputs, cin2], or null where cin2 is 0
     const void *weights;  // of conv_pairs_weights_pack, with the same shape and device_info
-    map_pairs pairs;      // of map_build_pairs
+    map_lists pairs;      // of map_build_lists
     pairs_sides sides;    // which products the lists stand for
     const int32_t *count; // [1] outputs, at most `capacity`
     int32_t capacity;
@@ -99,8 +99,7 @@ SPIRA_API status conv_pairs_check(const device_info *gpu, const conv_pairs_args 
     SPIRA_TRY(pairs_sides_check(&a->shape, a->sides));
     SPIRA_REQUIRE(a->form == pairs_form_atomic || a->form == pairs_form_ordered, status_unsupported,
                   "form", a->form);
-    device_status none = {};
-    SPIRA_TRY(map_pairs_check(&a->pairs, &none));
+    SPIRA_TRY(map_lists_check(&a->pairs));
     SPIRA_TRY(pointer_check(a->count, sizeof(int32_t), "count"));
     if (a->sums || a->from_sums || a->to_sums) {
         SPIRA_TRY(pointer_check(a->sums, sizeof(float4), "sums"));
@@ -159,7 +158,7 @@ SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes
 // format     compiled for; numeric_any: all four, chosen by args->shape.type
 //
 // inputs   args: see conv_pairs_args. In order, a list must have each output once at most, with
-//          pairs_sides_both or pairs_sides_centre each input, too: the lists of map_build_pairs
+//          pairs_sides_both or pairs_sides_centre each input, too: the lists of map_build_lists
 //          are so. Pairs of outputs from *count on, and pairs from pairs.capacity on, are skipped.
 //          Lists whose begins fall are taken as empty, all of them.
 //          scratch: the bytes of conv_pairs_workspace, aligned to 256

@@ -1,7 +1,7 @@
 // spira/conv_pairs.h: convolution over the pair lists of a kernel map, offset by offset (Spira
 // paper: weight-stationary dataflow): what the lists mean, and the host loop.
 //
-// map_build_pairs (map.h) makes the lists: of all offsets, of the sparse offsets of a hybrid map,
+// map_build_lists (map.h) makes the lists: of all offsets, of the sparse offsets of a hybrid map,
 // or of a half map, where the pair (i, o) of an offset is the pair (o, i) of its mirror.
 #ifndef SPIRA_CONV_PAIRS_H
 #define SPIRA_CONV_PAIRS_H
@@ -27,22 +27,22 @@ SPIRA_BOTH int pairs_own(int volume, pairs_sides sides, int k) {
 // The pairs of offset k, clamped to the capacity of the lists.
 //
 // rows     number of outputs: the pairs of the centre
-SPIRA_BOTH pairs_span pairs_span_of(const map_pairs *pairs, int volume, pairs_sides sides,
-                                    int32_t rows, int k) {
+SPIRA_BOTH map_span pairs_span_of(const map_lists *pairs, int volume, pairs_sides sides,
+                                  int32_t rows, int k) {
     const int own = pairs_own(volume, sides, k);
-    return own >= 0 ? map_pairs_span(pairs, own)
-                    : pairs_span{0, sides == pairs_sides_centre ? rows : 0};
+    return own >= 0 ? map_lists_span(pairs, own)
+                    : map_span{0, sides == pairs_sides_centre ? rows : 0};
 }
 
 // The input rows of offset k's pairs, indexed like the lists; null: pair i has row i.
-SPIRA_BOTH const int32_t *pairs_sources(const map_pairs *pairs, int volume, pairs_sides sides,
+SPIRA_BOTH const int32_t *pairs_sources(const map_lists *pairs, int volume, pairs_sides sides,
                                         int k) {
     int own = pairs_own(volume, sides, k);
     return own < 0 ? nullptr : own == k ? pairs->input : pairs->output;
 }
 
 // The output rows of offset k's pairs; the same.
-SPIRA_BOTH const int32_t *pairs_targets(const map_pairs *pairs, int volume, pairs_sides sides,
+SPIRA_BOTH const int32_t *pairs_targets(const map_lists *pairs, int volume, pairs_sides sides,
                                         int k) {
     int own = pairs_own(volume, sides, k);
     return own < 0 ? nullptr : own == k ? pairs->output : pairs->input;
@@ -78,26 +78,24 @@ SPIRA_API void conv_pairs_host_list(const conv_shape *s, const float *in, const 
 // float or double.
 //
 // inputs   in [inputs, cin], in2 [inputs, cin2] or null; weight [volume, cin + cin2, cout];
-//          pairs: of map_build_pairs_host
+//          pairs: of map_build_lists_host
 // outputs  sum [outputs, cout]: accumulated onto
 // errors   null pointers, sizes, a half map of an even volume
 // The order of the additions is fixed: offsets ascending, channels ascending.
 template <typename Sum>
 SPIRA_API status conv_pairs_host(const conv_shape *s, const float *in, const float *in2,
-                                 const float *weight, const map_pairs *pairs, pairs_sides sides,
+                                 const float *weight, const map_lists *pairs, pairs_sides sides,
                                  int32_t outputs, Sum *sum) {
     SPIRA_TRY(conv_shape_check(s));
     SPIRA_REQUIRE(in && (in2 || !s->cin2), status_null_pointer, "in", 0);
     SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
-    SPIRA_REQUIRE(pairs, status_null_pointer, "pairs", 0);
-    device_status none = {};
-    SPIRA_TRY(map_pairs_check(pairs, &none));
+    SPIRA_TRY(map_lists_check(pairs));
     SPIRA_TRY(pairs_sides_check(s, sides));
     SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);
     SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
     const int64_t pitch = (int64_t)(s->cin + s->cin2) * s->cout;
     for (int k = 0; k < s->volume; ++k) {
-        pairs_span list = pairs_span_of(pairs, s->volume, sides, outputs, k);
+        map_span list = pairs_span_of(pairs, s->volume, sides, outputs, k);
         const int32_t *sources = pairs_sources(pairs, s->volume, sides, k);
         const int32_t *targets = pairs_targets(pairs, s->volume, sides, k);
         conv_pairs_host_list(s, in, in2, weight + k * pitch,

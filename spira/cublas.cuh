@@ -1,7 +1,7 @@
 // spira/cublas.cuh: convolution by gather, cuBLAS products and scatter. Opt-in: spira.cuh does not
 // include it, and programs that do are linked with -lcublas.
 //
-//   map_build_pairs (map.cuh)           for each kernel map: pair lists of all offsets
+//   map_build_lists (map.cuh)           for each kernel map: pair lists of all offsets
 //   ggs_plan_workspace, ggs_plan        for each kernel map and shape; synchronises once
 //   ggs_weights_store                   once for each layer
 //   ggs_run_workspace, ggs_run          for each layer

@@ -4,7 +4,7 @@
 //   exchange_torchsparse   pair lists as TorchSparse's neighbour map
 //   exchange_minkowski     pair lists as MinkowskiEngine's in and out maps
 //
-// All start from map_build_pairs. The kernel is in index/exchange_lists.cuh.
+// All start from map_build_lists. The kernel is in index/exchange_lists.cuh.
 #ifndef SPIRA_EXCHANGE_CUH
 #define SPIRA_EXCHANGE_CUH
 
@@ -15,7 +15,7 @@ namespace spira {
 
 // Writes pair lists as spconv's indice pairs.
 //
-// inputs   kernel; pairs: from map_build_pairs for this kernel, in device memory. Offsets that they
+// inputs   kernel; pairs: from map_build_lists for this kernel, in device memory. Offsets that they
 //          leave out (half or hybrid maps) have empty lists
 // outputs  indices: see exchange_indices
 //          trouble: a list longer than `stride` is cut off; `needed` is the length of the longest
@@ -25,7 +25,7 @@ namespace spira {
 // own maps have zeros for the other lengths; here all lengths are written. Asynchronous,
 // deterministic, equal to exchange_spconv_host. No scratch. indice_pairs must not overlap pairs.
 // cost     reads 8 bytes a pair, writes 8 * volume * stride bytes; one launch
-SPIRA_LAUNCHER status exchange_spconv(const kernel_shape *kernel, map_pairs pairs,
+SPIRA_LAUNCHER status exchange_spconv(const kernel_shape *kernel, map_lists pairs,
                                       const exchange_indices *indices, device_status *trouble,
                                       cudaStream_t stream) {
     exchange_lists to;
@@ -44,7 +44,7 @@ SPIRA_LAUNCHER status exchange_spconv(const kernel_shape *kernel, map_pairs pair
 // Asynchronous, deterministic, equal to exchange_torchsparse_host. No scratch. nbmaps must not
 // overlap pairs.
 // cost     reads and writes 8 bytes a pair; one launch
-SPIRA_LAUNCHER status exchange_torchsparse(const kernel_shape *kernel, map_pairs pairs,
+SPIRA_LAUNCHER status exchange_torchsparse(const kernel_shape *kernel, map_lists pairs,
                                            int32_t *nbmaps, int32_t *nbsizes, cudaStream_t stream) {
     exchange_lists to;
     SPIRA_TRY(exchange_torchsparse_lists(kernel, &pairs, nbmaps, nbsizes, &to));
@@ -61,7 +61,7 @@ SPIRA_LAUNCHER status exchange_torchsparse(const kernel_shape *kernel, map_pairs
 // Asynchronous, deterministic, equal to exchange_minkowski_host. No scratch. in and out must not
 // overlap pairs.
 // cost     reads and writes 8 bytes a pair; one launch
-SPIRA_LAUNCHER status exchange_minkowski(const kernel_shape *kernel, map_pairs pairs,
+SPIRA_LAUNCHER status exchange_minkowski(const kernel_shape *kernel, map_lists pairs,
                                          int32_t *begin, int32_t *in, int32_t *out,
                                          cudaStream_t stream) {
     exchange_lists to;

@@ -6,7 +6,7 @@
 //                                                                           the volume is even
 // Minkowski    begin [volume + 1], in [pairs], out [pairs]                  x fastest
 //
-// They are pair lists (map_pairs) in the engine's order; within an offset the outputs ascend.
+// They are pair lists (map_lists) in the engine's order; within an offset the outputs ascend.
 //
 // Rows are numbered as in the layer's own sets: "input" is a row of its source. The engines keep
 // one map for a strided layer and its inverse, and swap the two columns when they run the inverse.
@@ -149,12 +149,12 @@ SPIRA_BOTH void exchange_put_bounds(const exchange_lists *to, int place, int64_t
 
 // Writes all lists. Of lists that follow one another, what is behind the capacity of `pairs` is
 // left out.
-SPIRA_API void exchange_lists_write_host(const exchange_lists *to, const map_pairs *pairs,
+SPIRA_API void exchange_lists_write_host(const exchange_lists *to, const map_lists *pairs,
                                          device_status *trouble) {
     int64_t start = 0;
     for (int place = 0; place < exchange_volume(to); ++place) {
         int k = exchange_offset(to->order, to->size, place);
-        const pairs_span list = map_pairs_span(pairs, k);
+        const map_span list = map_lists_span(pairs, k);
         const int64_t first = list.begin, found = list.count;
         const int64_t count = exchange_kept(to, pairs->capacity - start, found);
         const int64_t end = max_of(count, to->stride);
@@ -170,10 +170,9 @@ SPIRA_API void exchange_lists_write_host(const exchange_lists *to, const map_pai
     }
 }
 
-SPIRA_API status exchange_pairs_check(const kernel_shape *kernel, const map_pairs *pairs) {
-    device_status none = {};
+SPIRA_API status exchange_pairs_check(const kernel_shape *kernel, const map_lists *pairs) {
     SPIRA_TRY(kernel_check(kernel));
-    return map_pairs_check(pairs, &none);
+    return map_lists_check(pairs);
 }
 
 // The arrays of spconv.
@@ -183,7 +182,7 @@ struct exchange_indices {
     int32_t stride;           // room for each list; spconv takes the number of inputs
 };
 
-SPIRA_API status exchange_spconv_lists(const kernel_shape *kernel, const map_pairs *pairs,
+SPIRA_API status exchange_spconv_lists(const kernel_shape *kernel, const map_lists *pairs,
                                        const exchange_indices *indices,
                                        const device_status *trouble, exchange_lists *to) {
     SPIRA_REQUIRE(indices, status_null_pointer, "indices", 0);
@@ -205,7 +204,7 @@ SPIRA_API status exchange_spconv_lists(const kernel_shape *kernel, const map_pai
 }
 
 // spconv's indice pairs: the host loop of `exchange_spconv` (exchange.cuh).
-SPIRA_API status exchange_spconv_host(const kernel_shape *kernel, map_pairs pairs,
+SPIRA_API status exchange_spconv_host(const kernel_shape *kernel, map_lists pairs,
                                       const exchange_indices *indices, device_status *trouble) {
     exchange_lists to;
     SPIRA_TRY(exchange_spconv_lists(kernel, &pairs, indices, trouble, &to));
@@ -213,7 +212,7 @@ SPIRA_API status exchange_spconv_host(const kernel_shape *kernel, map_pairs pair
     return status_success();
 }
 
-SPIRA_API status exchange_torchsparse_lists(const kernel_shape *kernel, const map_pairs *pairs,
+SPIRA_API status exchange_torchsparse_lists(const kernel_shape *kernel, const map_lists *pairs,
                                             int32_t *nbmaps, int32_t *nbsizes, exchange_lists *to) {
     SPIRA_TRY(exchange_pairs_check(kernel, pairs));
     SPIRA_TRY(pointer_check(nbmaps, alignof(int32_t), "nbmaps"));
@@ -229,7 +228,7 @@ SPIRA_API status exchange_torchsparse_lists(const kernel_shape *kernel, const ma
 }
 
 // TorchSparse's neighbour map: the host loop of `exchange_torchsparse` (exchange.cuh).
-SPIRA_API status exchange_torchsparse_host(const kernel_shape *kernel, map_pairs pairs,
+SPIRA_API status exchange_torchsparse_host(const kernel_shape *kernel, map_lists pairs,
                                            int32_t *nbmaps, int32_t *nbsizes) {
     exchange_lists to;
     SPIRA_TRY(exchange_torchsparse_lists(kernel, &pairs, nbmaps, nbsizes, &to));
@@ -237,7 +236,7 @@ SPIRA_API status exchange_torchsparse_host(const kernel_shape *kernel, map_pairs
     return status_success();
 }
 
-SPIRA_API status exchange_minkowski_lists(const kernel_shape *kernel, const map_pairs *pairs,
+SPIRA_API status exchange_minkowski_lists(const kernel_shape *kernel, const map_lists *pairs,
                                           int32_t *begin, int32_t *in, int32_t *out,
                                           exchange_lists *to) {
     SPIRA_TRY(exchange_pairs_check(kernel, pairs));
@@ -255,7 +254,7 @@ SPIRA_API status exchange_minkowski_lists(const kernel_shape *kernel, const map_
 }
 
 // MinkowskiEngine's in and out maps: the host loop of `exchange_minkowski` (exchange.cuh).
-SPIRA_API status exchange_minkowski_host(const kernel_shape *kernel, map_pairs pairs,
+SPIRA_API status exchange_minkowski_host(const kernel_shape *kernel, map_lists pairs,
                                          int32_t *begin, int32_t *in, int32_t *out) {
     exchange_lists to;
     SPIRA_TRY(exchange_minkowski_lists(kernel, &pairs, begin, in, out, &to));

@@ -3,17 +3,17 @@
 //   map_build          the output-stationary map
 //   map_build_forms    any forms of one map (map.h lists them)
 //   map_build_batch    any number of maps, up to 16 in a launch
-//   map_build_pairs    pair lists, also next to other forms
+//   map_build_lists    pair lists, also next to other forms
 //   map_count          how many pairs each offset has
 //
 // A call compiles only the kernels that it can launch. The kernels are in index/:
 //   map_search.cuh          any kernel size, any form
 //   plane_map.cuh           cubes of size 3 and 5: os, all of it or half
 //   compact.cuh             cubes of size 3 and 5: the compact form
-//   map_lists.cuh           pair lists of any kernel size
-//   plane_pairs.cuh         pair lists of cubes of size 3 and 5
-//   plane_pairs_move.cuh    the last step of plane_pairs.cuh
-//   plane_pairs_small.cuh   pair lists of cubes of size 3, for up to 196,608 outputs
+//   map_lists.cuh           pair lists of any kernel size: count, scan (map_starts.cuh), move
+//   map_cube.cuh            pair lists of cubes of size 3 and 5: search and count
+//   map_cube_move.cuh       the last step of map_cube.cuh
+//   map_cube_small.cuh      pair lists of cubes of size 3, for up to 196,608 outputs
 //   map_count.cuh           pairs of each offset
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
@@ -22,10 +22,10 @@
 #include "device.h"
 #include "index/compact.cuh"
 #include "index/map_count.cuh"
+#include "index/map_cube_small.cuh"
 #include "index/map_lists.cuh"
 #include "index/map_search.cuh"
 #include "index/plane_map.cuh"
-#include "index/plane_pairs_small.cuh"
 #include "map.h"
 #include "status.cuh"
 
@@ -165,68 +165,69 @@ SPIRA_API status map_build_batch(const device_info *gpu, const word_layout *layo
 
 // ---- pair lists ---------------------------------------------------------------------------------
 
-// Bytes of scratch for map_build_pairs.
-//
-// outputs  capacity of the output set
-// pairs    capacity of the lists
-SPIRA_API status map_pairs_workspace(const kernel_shape *kernel, int32_t outputs, int32_t pairs,
-                                     size_t *bytes) {
+// The size of a cube whose lists have kernels of their own; 0: another kernel.
+SPIRA_API int map_lists_cube(const kernel_shape *kernel) {
+    return compact_takes(kernel) ? kernel->size.x : 0;
+}
+
+// Bytes of scratch for map_build_lists. outputs: capacity of the output set.
+SPIRA_API status map_lists_workspace(const kernel_shape *kernel, int32_t outputs, size_t *bytes) {
     SPIRA_TRY(kernel_check(kernel));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_REQUIRE(outputs >= 1 && outputs <= INT32_MAX / 2, status_bad_size, "outputs", outputs);
-    SPIRA_REQUIRE(pairs >= 1 && pairs <= INT32_MAX / 2, status_bad_size, "pairs", pairs);
-    workspace any = workspace_begin(nullptr), planes = any;
-    map_packed_take(&any, kernel->size, outputs, pairs);
-    if (compact_takes(kernel) && kernel->size.x == 3) {
-        map_plane_lists_take<3>(&planes, outputs);
-    } else if (compact_takes(kernel)) {
-        map_plane_lists_take<5>(&planes, outputs);
+    workspace w = workspace_begin(nullptr);
+    switch (map_lists_cube(kernel)) {
+    case 3:
+        map_cube_lists_take<3>(&w, outputs);
+        break;
+    case 5:
+        map_cube_lists_take<5>(&w, outputs);
+        break;
+    default:
+        map_lists_take(&w, kernel, outputs);
     }
-    *bytes = max_of(any.used, planes.used);
+    *bytes = w.used;
     return status_success();
 }
 
-// Builds pair lists (the filtered form); with forms->os and a threshold, the hybrid form.
+// Builds pair lists (the filtered form); with forms.os and a threshold, the hybrid form.
 //
-// inputs   as map_build_forms. forms may be null: then there is no other form, and all offsets have
-//          lists
-// outputs  pairs: for each offset with a norm of forms->threshold or more (0: every offset) the list
+// inputs   request: as for map_build_forms; without a dense form in `forms` there are lists alone
+// outputs  pairs: for each offset with a norm of forms.threshold or more (0: every offset) the list
 //          of its pairs, outputs ascending. Of a half map, only offsets below the centre have
 //          lists. Other offsets have empty lists
-//          forms: as map_build_forms, but for its trouble
-//          trouble: counts of the sets above their capacity; more pairs than pairs.capacity: all
-//          lists are empty then
-// scratch  of map_pairs_workspace bytes
+//          forms: as map_build_forms
+//          forms.trouble, required: counts of the sets above their capacity; more pairs than
+//          pairs.capacity: all lists are empty then
+// scratch  of map_lists_workspace bytes
 // errors   as map_build_forms, and a workspace that is too small
-// Asynchronous, deterministic, equal to map_build_pairs_host.
-// cost     the search; writes 8 bytes for each pair twice and reads them once; a memset and three
-//          launches. For lists alone of a cube of size K = 3 or 5: writes and reads 4 + 2 K bytes
-//          for each output and plane, writes 8 bytes for each pair; three launches, or two for
+// Asynchronous, deterministic, equal to map_build_lists_host.
+// cost     one launch for all dense forms; lists: two searches and a scan of the counts, writes 8
+//          bytes for each pair; three launches. Lists of a cube of size K = 3 or 5: one search,
+//          writes and reads 4 + 2 K bytes for each output and plane; three launches, or two for
 //          K = 3 and outputs.capacity <= 196,608
 template <typename W>
-SPIRA_API status map_build_pairs(const word_layout *layout, const kernel_shape *kernel,
-                                 voxel_set<W> source, voxel_set<W> outputs, const map_forms *forms,
-                                 map_pairs pairs, device_status *trouble, void *scratch,
-                                 size_t scratch_bytes, cudaStream_t stream) {
-    map_forms all = forms ? *forms : map_forms{}, *f = &all;
-    SPIRA_TRY(map_pairs_check(&pairs, trouble));
-    SPIRA_TRY(map_pairs_forms_check(f));
-    all.trouble = trouble;
-    SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, f));
+SPIRA_API status map_build_lists(const word_layout *layout, const map_request<W> *request,
+                                 const map_lists *pairs, void *scratch, size_t scratch_bytes,
+                                 cudaStream_t stream) {
+    SPIRA_TRY(map_lists_request_check(layout, request, pairs));
     size_t needed;
-    SPIRA_TRY(map_pairs_workspace(kernel, outputs.capacity, pairs.capacity, &needed));
+    SPIRA_TRY(map_lists_workspace(&request->kernel, request->outputs.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    const map_request<W> request = {*kernel, source, outputs, *f};
-    const bool alone = !f->os && !f->ws && !f->mask && !f->mask_any;
-    if (!alone || !compact_takes(kernel)) {
-        return map_lists_launch(layout, &request, pairs, trouble, scratch, stream);
+    const map_forms *f = &request->forms;
+    if (f->os || f->ws || f->mask || f->mask_any) {
+        SPIRA_TRY((map_search_launch<W, map_kind_mixed>(layout, &request, 1, false, stream)));
     }
-    if (map_bundles(kernel->size.x, outputs.capacity)) {
-        return map_small_pairs_launch(layout, &request, pairs, trouble, scratch, stream);
+    switch (map_lists_cube(&request->kernel)) {
+    case 3:
+        return map_bundles(3, request->outputs.capacity)
+                   ? map_cube_small_launch<W>(layout, request, pairs, scratch, stream)
+                   : map_cube_launch<W, 3>(layout, request, pairs, scratch, stream);
+    case 5:
+        return map_cube_launch<W, 5>(layout, request, pairs, scratch, stream);
+    default:
+        return map_lists_launch(layout, request, pairs, scratch, stream);
     }
-    return kernel->size.x == 3
-               ? map_plane_pairs_launch<W, 3>(layout, &request, pairs, trouble, scratch, stream)
-               : map_plane_pairs_launch<W, 5>(layout, &request, pairs, trouble, scratch, stream);
 }
 
 // ---- pairs of each offset -----------------------------------------------------------------------

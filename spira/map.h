@@ -9,7 +9,7 @@
 // Forms (the first four: Spira paper, output-stationary, weight-stationary and hybrid dataflow):
 //   os         output-stationary [outputs, columns]: a source position or -1
 //   ws         weight-stationary [columns, outputs.capacity]: the same, offset after offset
-//   filtered   for each offset the list of its (input, output) pairs, outputs ascending: map_pairs
+//   filtered   for each offset the list of its (input, output) pairs, outputs ascending: map_lists
 //   hybrid     os for offsets with an L1 norm below a threshold, lists for the others
 //   masks      one bit for each offset that an output has
 //   compact    one position for each row of offsets, and presence bits: index/compact.h
@@ -65,6 +65,15 @@ SPIRA_BOTH map_forms map_forms_compact(int32_t *compact, device_status *trouble)
     return f;
 }
 
+// No form: for lists alone, of the offsets with an L1 norm of `threshold` or more.
+SPIRA_BOTH map_forms map_forms_none(int threshold, bool half, device_status *trouble) {
+    map_forms f = {};
+    f.threshold = threshold;
+    f.half = half;
+    f.trouble = trouble;
+    return f;
+}
+
 // Kinds of forms. A call that builds only some kinds compiles only their kernels.
 enum : unsigned {
     map_kind_os = 1,      // os alone, with all offsets
@@ -100,7 +109,7 @@ SPIRA_BOTH int map_mask_words(int volume) {
 
 // Pair lists (the filtered form). Pair p of offset k, begin[k] <= p < begin[k + 1], adds weight k
 // times input row input[p] to output row output[p].
-struct map_pairs {
+struct map_lists {
     int32_t *begin;  // [volume + 1]
     int32_t *input;  // [capacity]
     int32_t *output; // [capacity] ascending for each offset
@@ -108,18 +117,18 @@ struct map_pairs {
 };
 
 // The pairs [begin, begin + count) of the lists.
-struct pairs_span {
+struct map_span {
     int32_t begin, count;
 };
 
 // The list of offset k, within the capacity of the lists whatever `begin` says.
-SPIRA_BOTH pairs_span map_pairs_span(const map_pairs *pairs, int k) {
+SPIRA_BOTH map_span map_lists_span(const map_lists *pairs, int k) {
     const int64_t begin = max_of(min_of(pairs->begin[k], pairs->capacity), 0);
     const int64_t end = min_of(pairs->begin[k + 1], pairs->capacity);
     return {(int32_t)begin, (int32_t)max_of(end - begin, 0)};
 }
 
-// One map of map_build_batch.
+// One map, of map_build_lists or map_build_batch.
 template <typename W>
 struct map_request {
     kernel_shape kernel;
@@ -207,20 +216,26 @@ SPIRA_API status map_requests_check(const word_layout *layout, const map_request
     return status_success();
 }
 
-SPIRA_API status map_pairs_check(const map_pairs *pairs, const device_status *trouble) {
+SPIRA_API status map_lists_check(const map_lists *pairs) {
+    SPIRA_REQUIRE(pairs, status_null_pointer, "pairs", 0);
     SPIRA_TRY(pointer_check(pairs->begin, alignof(int32_t), "pairs.begin"));
     SPIRA_TRY(pointer_check(pairs->input, alignof(int32_t), "pairs.input"));
     SPIRA_TRY(pointer_check(pairs->output, alignof(int32_t), "pairs.output"));
     SPIRA_REQUIRE(pairs->capacity >= 1 && pairs->capacity <= INT32_MAX / 2, status_bad_size,
                   "pairs.capacity", pairs->capacity);
-    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
     return status_success();
 }
 
-// The forms that lists may be built with: not the compact form.
-SPIRA_API status map_pairs_forms_check(const map_forms *forms) {
-    SPIRA_REQUIRE(!forms->compact, status_unsupported, "forms.compact (next to pair lists)", 0);
-    return status_success();
+// A request of lists, and of the forms next to them.
+template <typename W>
+SPIRA_API status map_lists_request_check(const word_layout *layout, const map_request<W> *request,
+                                         const map_lists *pairs) {
+    SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
+    SPIRA_TRY(map_lists_check(pairs));
+    const map_forms *f = &request->forms;
+    SPIRA_REQUIRE(!f->compact, status_unsupported, "forms.compact (next to pair lists)", 0);
+    SPIRA_TRY(pointer_check(f->trouble, alignof(device_status), "forms.trouble"));
+    return map_forms_check(layout, &request->kernel, &request->source, &request->outputs, f);
 }
 
 // ---- host loops ---------------------------------------------------------------------------------
@@ -332,33 +347,30 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
 }
 
 // Whether offset k has a list: it is searched, and not in os.
-SPIRA_BOTH bool map_pairs_have(const kernel_shape *kernel, int threshold, bool half, int k) {
+SPIRA_BOTH bool map_lists_have(const kernel_shape *kernel, int threshold, bool half, int k) {
     return k < map_columns(kernel, half) && kernel_norm(kernel, k) >= threshold;
 }
 
-// Builds pair lists: the host loop of `map_build_pairs` (map.cuh).
+// Builds pair lists: the host loop of `map_build_lists` (map.cuh).
 //
-// inputs   as map_build_forms_host. forms may be null: then there is no other form, and all offsets
-//          have lists
-// outputs  pairs: a list for each offset that is searched and has a norm of forms->threshold or more
-//          (0: every offset); forms: as map_build_forms_host, but for its trouble
-//          trouble: counts above their capacity; more pairs than pairs.capacity: then all lists are
-//          empty, and the contents of `input` and `output` are unspecified
+// inputs   request: as for map_build_forms_host
+// outputs  pairs: a list for each offset that is searched and has a norm of forms.threshold or more
+//          (0: every offset); forms: as map_build_forms_host
+//          forms.trouble: counts above their capacity; more pairs than pairs.capacity: then all
+//          lists are empty, and the contents of `input` and `output` are unspecified
 template <typename W>
-SPIRA_API status map_build_pairs_host(const word_layout *layout, const kernel_shape *kernel,
-                                      voxel_set<W> source, voxel_set<W> outputs,
-                                      const map_forms *forms, map_pairs pairs,
-                                      device_status *trouble) {
-    map_forms all = forms ? *forms : map_forms{}, *f = &all;
-    SPIRA_TRY(map_pairs_check(&pairs, trouble));
-    SPIRA_TRY(map_pairs_forms_check(f));
-    all.trouble = trouble;
+SPIRA_API status map_build_lists_host(const word_layout *layout, const map_request<W> *request,
+                                      const map_lists *pairs) {
+    SPIRA_TRY(map_lists_request_check(layout, request, pairs));
+    const kernel_shape *kernel = &request->kernel;
+    const voxel_set<W> source = request->source, outputs = request->outputs;
+    const map_forms *f = &request->forms;
     SPIRA_TRY(map_build_forms_host(layout, kernel, source, outputs, f));
     int64_t count = voxel_set_count(outputs), found = 0;
     int32_t sources = voxel_set_count(source);
     for (int k = 0; k < kernel_volume(kernel); ++k) {
-        pairs.begin[k] = (int32_t)min_of(found, pairs.capacity);
-        if (!map_pairs_have(kernel, f->threshold, f->half, k)) {
+        pairs->begin[k] = (int32_t)min_of(found, pairs->capacity);
+        if (!map_lists_have(kernel, f->threshold, f->half, k)) {
             continue;
         }
         W delta = word_delta<W>(layout, kernel_displacement(kernel, k));
@@ -366,18 +378,18 @@ SPIRA_API status map_build_pairs_host(const word_layout *layout, const kernel_sh
             W wanted = outputs.words[o] + delta;
             int at = search_lower_bound(source.words, 0, sources, wanted);
             if (at < sources && source.words[at] == wanted) {
-                if (found < pairs.capacity) {
-                    pairs.input[found] = at;
-                    pairs.output[found] = (int32_t)o;
+                if (found < pairs->capacity) {
+                    pairs->input[found] = at;
+                    pairs->output[found] = (int32_t)o;
                 }
                 ++found;
             }
         }
     }
-    pairs.begin[kernel_volume(kernel)] = (int32_t)min_of(found, pairs.capacity);
-    if (found > pairs.capacity) {
-        device_status_note(trouble, device_flag_capacity, (uint32_t)min_of(found, UINT32_MAX));
-        std::fill(pairs.begin, pairs.begin + kernel_volume(kernel) + 1, 0);
+    pairs->begin[kernel_volume(kernel)] = (int32_t)min_of(found, pairs->capacity);
+    if (found > pairs->capacity) {
+        device_status_note(f->trouble, device_flag_capacity, (uint32_t)min_of(found, UINT32_MAX));
+        std::fill(pairs->begin, pairs->begin + kernel_volume(kernel) + 1, 0);
     }
     return status_success();
 }

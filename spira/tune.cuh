@@ -117,7 +117,7 @@ struct tune_args {
     const void *weights;            // of conv_weights_pack
     const void *pairs_weights;      // of conv_pairs_weights_pack
     const conv_map *map;            // on the host; of all offsets
-    map_pairs pairs;                // of all offsets
+    map_lists pairs;                // of all offsets
     pairs_sides sides;              // which products the lists stand for
     const conv_hybrid_args *hybrid; // [hybrids] on the host, one for each threshold: kernel,
     int hybrids;                    // threshold, weights, map and pairs are read

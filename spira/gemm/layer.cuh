@@ -49,7 +49,7 @@ SPIRA_API ggs_options ggs_options_default() {
 
 // A kernel map as the plan reads it. A host struct; its arrays are in device memory.
 struct ggs_map {
-    map_pairs pairs;      // of map_build_pairs, all offsets in the lists
+    map_lists pairs;      // of map_build_lists, all offsets in the lists
     int32_t inputs;       // capacity of the source set
     const int32_t *count; // [1] outputs, at most the capacity
     int32_t outputs;      // capacity of the output set
@@ -200,8 +200,7 @@ SPIRA_API status ggs_options_check(const ggs_options *o, numeric type) {
 
 SPIRA_API status ggs_map_check(const ggs_map *map) {
     SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
-    device_status none = {};
-    SPIRA_TRY(map_pairs_check(&map->pairs, &none));
+    SPIRA_TRY(map_lists_check(&map->pairs));
     SPIRA_TRY(pointer_check(map->count, sizeof(int32_t), "map.count"));
     SPIRA_REQUIRE(map->inputs >= 1 && map->inputs <= INT32_MAX / 2, status_bad_size, "map.inputs",
                   map->inputs);

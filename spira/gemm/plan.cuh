@@ -25,7 +25,7 @@ SPIRA_DEVICE int ggs_interval(const int32_t *begin, int intervals, int32_t at) {
 // Writes begin, differs (0 before) and the number of outputs to `report`. An offset with as many
 // pairs as outputs differs if one of them is not (i, i).
 SPIRA_PLAIN_KERNEL void __launch_bounds__(ggs_threads)
-    ggs_sizes_kernel(map_pairs pairs, int volume, const int32_t *count, int32_t outputs,
+    ggs_sizes_kernel(map_lists pairs, int volume, const int32_t *count, int32_t outputs,
                      int32_t *report) {
     int64_t first = (int64_t)blockIdx.x * ggs_threads + threadIdx.x;
     int64_t step = (int64_t)gridDim.x * ggs_threads;
@@ -54,7 +54,7 @@ struct ggs_places {
 
 // Writes the place of each pair in the buffers, and what else `out` asks for.
 SPIRA_PLAIN_KERNEL void __launch_bounds__(ggs_threads)
-    ggs_place_kernel(map_pairs pairs, int volume, int32_t total, const int32_t *row, int direct,
+    ggs_place_kernel(map_lists pairs, int volume, int32_t total, const int32_t *row, int direct,
                      int32_t inputs, ggs_places out) {
     int64_t step = (int64_t)gridDim.x * ggs_threads;
     for (int64_t p = (int64_t)blockIdx.x * ggs_threads + threadIdx.x; p < total; p += step) {

@@ -18,7 +18,7 @@ namespace spira {
 // What the kernels of the weight gradient read and write.
 struct grad_params {
     const void *in, *in2, *out_grad;
-    map_pairs pairs;
+    map_lists pairs;
     const int32_t *count;
     float *weight_grad; // [volume, cin + cin2, cout]
     float *slots;       // [parts, tiles, rows * columns of a tile]

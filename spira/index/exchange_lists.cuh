@@ -17,7 +17,7 @@ enum {
 
 // Returns where the list at `place` starts if the lists follow one another. Called once, by all
 // threads of a block of exchange_threads.
-SPIRA_DEVICE int64_t exchange_start(weight_order order, triple size, const map_pairs &pairs,
+SPIRA_DEVICE int64_t exchange_start(weight_order order, triple size, const map_lists &pairs,
                                     int place) {
     __shared__ unsigned long long all;
     unsigned long long before = 0;
@@ -26,7 +26,7 @@ SPIRA_DEVICE int64_t exchange_start(weight_order order, triple size, const map_p
     }
     __syncthreads();
     for (int p = threadIdx.x; p < place; p += exchange_threads) {
-        before += (unsigned)map_pairs_span(&pairs, exchange_offset(order, size, p)).count;
+        before += (unsigned)map_lists_span(&pairs, exchange_offset(order, size, p)).count;
     }
     if (before) {
         atomicAdd(&all, before);
@@ -37,7 +37,7 @@ SPIRA_DEVICE int64_t exchange_start(weight_order order, triple size, const map_p
 
 // Copies the first `count` pairs of a list to `start`, and fills it up to `end` with -1. The thread
 // blocks of a list share the work, chunk by chunk.
-SPIRA_DEVICE void exchange_move(const exchange_lists &to, const map_pairs &pairs, pairs_span list,
+SPIRA_DEVICE void exchange_move(const exchange_lists &to, const map_lists &pairs, map_span list,
                                 int64_t start, int64_t count, int64_t end) {
     const int32_t *input = pairs.input + list.begin, *output = pairs.output + list.begin;
     for (int64_t at = (int64_t)blockIdx.x * exchange_chunk + threadIdx.x; at < end;
@@ -59,10 +59,10 @@ SPIRA_DEVICE void exchange_move(const exchange_lists &to, const map_pairs &pairs
 
 // blockIdx.y: the place of the list.
 SPIRA_PLAIN_KERNEL void __launch_bounds__(exchange_threads)
-    exchange_lists_kernel(const __grid_constant__ exchange_lists to, map_pairs pairs,
+    exchange_lists_kernel(const __grid_constant__ exchange_lists to, map_lists pairs,
                           device_status *trouble) {
     const int place = (int)blockIdx.y;
-    const pairs_span list = map_pairs_span(&pairs, exchange_offset(to.order, to.size, place));
+    const map_span list = map_lists_span(&pairs, exchange_offset(to.order, to.size, place));
     if (blockIdx.x && (int64_t)blockIdx.x * exchange_chunk >= max_of(list.count, to.stride)) {
         return;
     }
@@ -78,7 +78,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(exchange_threads)
     exchange_move(to, pairs, list, start, count, max_of(count, to.stride));
 }
 
-SPIRA_LAUNCHER status exchange_lists_launch(const exchange_lists *to, map_pairs pairs,
+SPIRA_LAUNCHER status exchange_lists_launch(const exchange_lists *to, map_lists pairs,
                                             device_status *trouble, const char *subject,
                                             cudaStream_t stream) {
     int volume = exchange_volume(to);

@@ -4,8 +4,8 @@
 // 4 + 2 K bytes for each output and plane, and counts the pairs. A scan finds where the pairs of
 // each stretch of outputs go in the lists. The last kernel (map_cube_move.cuh) moves them there.
 // For up to 196,608 outputs and K = 3, map_cube_small.cuh does all of it in two launches.
-#ifndef SPIRA_INDEX_PLANE_PAIRS_CUH
-#define SPIRA_INDEX_PLANE_PAIRS_CUH
+#ifndef SPIRA_INDEX_MAP_CUBE_CUH
+#define SPIRA_INDEX_MAP_CUBE_CUH
 
 #include "map_starts.cuh"
 #include "plane_map.cuh"

@@ -3,8 +3,8 @@
 //
 // A warp takes one plane of a stretch of outputs, a lane four outputs. It stages the pairs of a few
 // offsets in shared memory, in order, and copies them to the lists in whole lines.
-#ifndef SPIRA_INDEX_PLANE_PAIRS_MOVE_CUH
-#define SPIRA_INDEX_PLANE_PAIRS_MOVE_CUH
+#ifndef SPIRA_INDEX_MAP_CUBE_MOVE_CUH
+#define SPIRA_INDEX_MAP_CUBE_MOVE_CUH
 
 #include "map_cube.cuh"
 

@@ -12,8 +12,8 @@
 // Every block of the move reads all sums, 54 bytes for each bundle, so this work grows with the
 // square of the outputs. Beyond map_bundles_most bundles the scan is faster. Three stretches make
 // nine warps, so that each warp adds up three of the 27 offsets.
-#ifndef SPIRA_INDEX_PLANE_PAIRS_SMALL_CUH
-#define SPIRA_INDEX_PLANE_PAIRS_SMALL_CUH
+#ifndef SPIRA_INDEX_MAP_CUBE_SMALL_CUH
+#define SPIRA_INDEX_MAP_CUBE_SMALL_CUH
 
 #include "map_cube_move.cuh"
 

@@ -1,5 +1,5 @@
-// spira/index/map_scan.cuh: prefix sums over the pair counts of an offset, for both kinds of pair
-// lists (map_lists.cuh, plane_pairs.cuh).
+// spira/index/map_scan.cuh: prefix sums over the pair counts of an offset, for pair lists
+// (map_starts.cuh).
 #ifndef SPIRA_INDEX_MAP_SCAN_CUH
 #define SPIRA_INDEX_MAP_SCAN_CUH
 

@@ -17,7 +17,7 @@ struct any_arguments {
     int32_t *count;
     int32_t capacity;
     map_forms forms;
-    map_pairs pairs;
+    map_lists pairs;
     exchange_indices indices;
     expand_rule rule;
     order_request order;
@@ -59,8 +59,7 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     SPIRA_TRY(map_build(&a->layout, &a->kernel, set, set, a->map, a->stream));
     SPIRA_TRY(map_build_forms(&a->layout, &a->kernel, set, set, &a->forms, a->stream));
     SPIRA_TRY(map_build_batch(&a->gpu, &a->layout, &map, 1, a->stream));
-    SPIRA_TRY(map_build_pairs(&a->layout, &a->kernel, set, set, &a->forms, a->pairs, a->trouble,
-                              a->memory, a->bytes, a->stream));
+    SPIRA_TRY(map_build_lists(&a->layout, &map, &a->pairs, a->memory, a->bytes, a->stream));
     conv_map_request<W> request = {};
     request.words = &a->layout;
     request.kernel = a->kernel;

@@ -754,10 +754,11 @@ void check_scene(const forms_scene<W> *scene, ggs_problem *p, const blas *b, int
     wish = forms_wish_fit(wish, scene->kernel.size, p->map, p->room);
     forms_layer<W> l = forms_layer_make(scene, &wish, p->room, &forms_device);
     size_t bytes = 0;
-    CHECK_OK(map_pairs_workspace(&scene->kernel, l.outputs.capacity, wish.pairs_capacity, &bytes));
-    CHECK_OK(map_build_pairs<W>(&l.layout, &l.kernel, l.source, l.outputs, nullptr,
-                                forms_pairs_of(&l), l.trouble, device_new<char>((int64_t)bytes),
-                                bytes, stream_get()));
+    CHECK_OK(map_lists_workspace(&scene->kernel, l.outputs.capacity, &bytes));
+    const map_request<W> request = forms_request_of(&l);
+    const map_lists pairs = forms_pairs_of(&l);
+    CHECK_OK(map_build_lists(&l.layout, &request, &pairs, device_new<char>((int64_t)bytes), bytes,
+                             stream_get()));
     device_ggs d;
     device_ggs_make(p, {forms_pairs_of(&l), l.source.capacity, l.outputs.count, l.outputs.capacity},
                     &d);

@@ -61,7 +61,7 @@ struct device_layer {
     kernel_shape kernel;
     voxel_set<W> source, outputs;
     engine_limits limits;
-    map_pairs pairs;
+    map_lists pairs;
     engine_buffers buffers;
     device_status *trouble;
     char *scratch;
@@ -82,7 +82,7 @@ device_layer<W> layer_make(const word_layout *layout, const kernel_shape *kernel
                device_new<int32_t>(limits.pairs), limits.pairs};
     l.buffers = engine_buffers_make(&memory, volume, limits);
     l.trouble = device_new<device_status>(1);
-    CHECK_OK(map_pairs_workspace(kernel, outputs.capacity, limits.pairs, &l.bytes));
+    CHECK_OK(map_lists_workspace(kernel, outputs.capacity, &l.bytes));
     l.scratch = device_new<char>((int64_t)l.bytes);
     return l;
 }
@@ -92,8 +92,9 @@ status layer_run(const device_layer<W> *l, cudaStream_t stream) {
     const kernel_shape *k = &l->kernel;
     int32_t *const *p = l->buffers.part;
     SPIRA_TRY(device_status_clear(l->trouble, stream));
-    SPIRA_TRY(map_build_pairs<W>(&l->layout, k, l->source, l->outputs, nullptr, l->pairs,
-                                 l->trouble, l->scratch, l->bytes, stream));
+    const map_request<W> request = {*k, l->source, l->outputs,
+                                    map_forms_none(0, false, l->trouble)};
+    SPIRA_TRY(map_build_lists(&l->layout, &request, &l->pairs, l->scratch, l->bytes, stream));
     SPIRA_TRY(exchange_spconv(k, l->pairs, &l->buffers.indices, l->trouble, stream));
     SPIRA_TRY(exchange_torchsparse(k, l->pairs, p[engine_nbmaps], p[engine_nbsizes], stream));
     return exchange_minkowski(k, l->pairs, p[engine_begin], p[engine_in], p[engine_out], stream);
@@ -315,7 +316,7 @@ DEVICE_TEST(gpu_exchange_of_lists_that_disagree) {
     for (const auto &begin : begins) {
         engine_buffers b = engine_buffers_make(&memory, 3, {4, 5});
         const int32_t rows[4] = {7, 7, 7, 7};
-        const map_pairs pairs = {device_upload(begin, 4), device_upload(rows, 4),
+        const map_lists pairs = {device_upload(begin, 4), device_upload(rows, 4),
                                  device_upload(rows, 4), 4};
         int32_t *const *p = b.part;
         CHECK_OK(
@@ -344,7 +345,7 @@ void check_host_loops(const device_layer<W> *l) {
             return guarded_untouched(p, from, count);
         }};
     int32_t *begin = device_fetch(l->pairs.begin, volume + 1);
-    map_pairs pairs = {begin, device_fetch(l->pairs.input, begin[volume]),
+    map_lists pairs = {begin, device_fetch(l->pairs.input, begin[volume]),
                        device_fetch(l->pairs.output, begin[volume]), l->limits.pairs};
     engine_buffers b = engine_buffers_make(&host, volume, l->limits);
     int32_t *const *p = b.part;
@@ -457,11 +458,11 @@ void check_subject(status s, status_code code, const char *subject) {
 DEVICE_TEST(gpu_exchange_lists_refuse) {
     kernel_shape k = kernel_cube(3, 1), bad = kernel_cube(16, 1);
     int32_t *p = device_new<int32_t>(100);
-    const map_pairs pairs = {p, p, p, 10};
+    const map_lists pairs = {p, p, p, 10};
     const exchange_indices one = {p, p, 1};
     device_status *trouble = device_zeros<device_status>(1);
     cudaStream_t stream = stream_get();
-    auto run = [&](const kernel_shape *kernel, map_pairs from) {
+    auto run = [&](const kernel_shape *kernel, map_lists from) {
         status all[3] = {exchange_spconv(kernel, from, &one, trouble, stream),
                          exchange_torchsparse(kernel, from, p, p, stream),
                          exchange_minkowski(kernel, from, p, p, p, stream)};

@@ -22,8 +22,7 @@ template <typename W>
 device_layer<W> layer_make(const forms_scene<W> *s, const forms_wish *wish, int32_t room = 0) {
     device_layer<W> d = {forms_layer_make(s, wish, room, &forms_device), nullptr, 0};
     if (wish->pairs) {
-        CHECK_OK(map_pairs_workspace(&s->kernel, d.l.outputs.capacity, wish->pairs_capacity,
-                                     &d.scratch_bytes));
+        CHECK_OK(map_lists_workspace(&s->kernel, d.l.outputs.capacity, &d.scratch_bytes));
         d.scratch = device_new<char>((int64_t)d.scratch_bytes);
     }
     return d;
@@ -36,9 +35,9 @@ status layer_build(const device_layer<W> *d, cudaStream_t stream) {
     if (!l->wish.pairs) {
         return map_build_forms<W>(&l->layout, &l->kernel, l->source, l->outputs, &forms, stream);
     }
-    return map_build_pairs<W>(&l->layout, &l->kernel, l->source, l->outputs,
-                              forms_none(&l->wish) ? nullptr : &forms, forms_pairs_of(l),
-                              l->trouble, d->scratch, d->scratch_bytes, stream);
+    const map_request<W> request = forms_request_of(l);
+    const map_lists pairs = forms_pairs_of(l);
+    return map_build_lists(&l->layout, &request, &pairs, d->scratch, d->scratch_bytes, stream);
 }
 
 // Restores the state after layer_make. The scratch keeps what the last run wrote.
@@ -602,7 +601,7 @@ DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
 
 // Capacities around whole stretches and bundles, from one to more than a thread block of the scan
 // reads at once, and on both sides of the largest set that takes two launches
-// (index/plane_pairs_small.cuh). Sets that are full, nearly so, and all but empty.
+// (index/map_cube_small.cuh). Sets that are full, nearly so, and all but empty.
 template <typename W>
 void check_list_capacities() {
     const int32_t bundle = map_bundle_stretches * map_stretch, most = map_bundles_most * bundle;
@@ -799,12 +798,12 @@ DEVICE_TEST(gpu_forms_refuses) {
     status kind = map_build_forms<uint32_t, map_kind_os>(&layout, &kernel, good.l.source,
                                                          good.l.outputs, &mixed, stream_get());
     CHECK_STATUS(kind, status_unsupported);
-    map_forms compact = forms_of(&good.l);
-    compact.compact = good.l.part[forms_os];
-    CHECK_STATUS(map_build_pairs<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs,
-                                           &compact, forms_pairs_of(&good.l), good.l.trouble,
-                                           good.scratch, good.scratch_bytes, stream_get()),
-                 status_unsupported);
+    map_request<uint32_t> compact = forms_request_of(&good.l);
+    compact.forms.compact = good.l.part[forms_os];
+    const map_lists pairs = forms_pairs_of(&good.l);
+    CHECK_STATUS(
+        map_build_lists(&layout, &compact, &pairs, good.scratch, good.scratch_bytes, stream_get()),
+        status_unsupported);
     check_untouched(&good.l);
     CHECK_OK(layer_build(&good, stream_get()));
 }
@@ -834,12 +833,10 @@ DEVICE_TEST(gpu_forms_refuses_scratch) {
         check_untouched(&good.l);
         CHECK(device_untouched(good.scratch, 0, (int64_t)good.scratch_bytes));
         size_t bytes = 0;
-        CHECK_STATUS(map_pairs_workspace(nullptr, 100, 100, &bytes), status_null_pointer);
-        CHECK_STATUS(map_pairs_workspace(&kernel, 100, 100, nullptr), status_null_pointer);
-        CHECK_STATUS(map_pairs_workspace(&kernel, 0, 100, &bytes), status_bad_size);
-        CHECK_STATUS(map_pairs_workspace(&kernel, 100, 0, &bytes), status_bad_size);
-        CHECK_STATUS(map_pairs_workspace(&kernel, INT32_MAX, 100, &bytes), status_bad_size);
-        CHECK_STATUS(map_pairs_workspace(&kernel, 100, INT32_MAX, &bytes), status_bad_size);
+        CHECK_STATUS(map_lists_workspace(nullptr, 100, &bytes), status_null_pointer);
+        CHECK_STATUS(map_lists_workspace(&kernel, 100, nullptr), status_null_pointer);
+        CHECK_STATUS(map_lists_workspace(&kernel, 0, &bytes), status_bad_size);
+        CHECK_STATUS(map_lists_workspace(&kernel, INT32_MAX, &bytes), status_bad_size);
         guarded_finish();
     }
 }

@@ -1,5 +1,5 @@
 // tests/gpu/grad.cu: gradients on the GPU, against sums in double: weights over random lists and
-// over those of map_build_pairs, inputs over the maps of conv_grad_request, bias.
+// over those of map_build_lists, inputs over the maps of conv_grad_request, bias.
 #include "../../spira/conv_grad.cuh"
 #include "../support/grad_problems.h"
 #include "../support/problems.cuh"
@@ -372,16 +372,15 @@ void input_check(random_state *random, const grad_layer *l, grad_source source) 
 void weight_check(random_state *random, const grad_layer *l, bool half) {
     const conv_map_request<uint32_t> *r = &l->request;
     const int volume = l->shape.volume;
-    map_forms forms = map_forms_os(nullptr);
-    forms.threshold = 0;
-    forms.half = half;
     const int32_t room = (int32_t)l->outputs.size() * volume;
-    const map_pairs pairs = {device_new<int32_t>(volume + 1), device_zeros<int32_t>(room),
+    const map_lists pairs = {device_new<int32_t>(volume + 1), device_zeros<int32_t>(room),
                              device_zeros<int32_t>(room), room};
     size_t bytes = 0;
-    CHECK_OK(map_pairs_workspace(&r->kernel, r->outputs.capacity, room, &bytes));
-    CHECK_OK(map_build_pairs(&l->words, &r->kernel, r->source, r->outputs, &forms, pairs,
-                             r->trouble, device_new<char>((int64_t)bytes), bytes, stream_get()));
+    CHECK_OK(map_lists_workspace(&r->kernel, r->outputs.capacity, &bytes));
+    const map_request<uint32_t> request = {r->kernel, r->source, r->outputs,
+                                           map_forms_none(0, half, r->trouble)};
+    CHECK_OK(map_build_lists(&l->words, &request, &pairs, device_new<char>((int64_t)bytes), bytes,
+                             stream_get()));
     grad_problem p = grad_problem_make(random, l->shape, pairs_sides_one, (int32_t)l->source.size(),
                                        (int32_t)l->outputs.size(), 0);
     problem whole = problem_make(random, l->shape, p.inputs, p.outputs);

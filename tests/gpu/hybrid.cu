@@ -114,7 +114,7 @@ void device_hybrid_scratch(device_hybrid *d) {
 }
 
 // Not copied: the arguments point to the map.
-void device_hybrid_make(const hybrid_problem *p, const int32_t *os, map_pairs pairs,
+void device_hybrid_make(const hybrid_problem *p, const int32_t *os, map_lists pairs,
                         const int32_t *count, device_hybrid *d) {
     *d = {};
     conv_hybrid_args *a = &d->args;
@@ -323,7 +323,7 @@ struct device_scene {
     word_layout layout;
     voxel_set<W> source, outputs;
     map_forms dense;
-    map_pairs pairs;
+    map_lists pairs;
     device_status *trouble;
     char *scratch;
     size_t scratch_bytes;
@@ -336,16 +336,15 @@ device_scene<W> scene_upload(const forms_scene<W> *scene, const hybrid_problem *
     s.layout = scene->layout;
     s.source = set_upload(scene->source, p->room);
     s.outputs = scene->same ? s.source : set_upload(scene->outputs, p->room);
-    s.dense = map_forms_os(nullptr);
-    s.dense.threshold = p->threshold;
+    s.trouble = device_zeros<device_status>(1);
+    s.dense = map_forms_none(p->threshold, false, s.trouble);
     const int64_t cells = (int64_t)s.outputs.capacity * hybrid_columns(p);
     s.dense.os = cells ? device_new_poisoned<int32_t>(cells) : nullptr;
     s.pairs.begin = device_new<int32_t>(p->shape.volume + 1);
     s.pairs.input = device_new<int32_t>(pairs);
     s.pairs.output = device_new<int32_t>(pairs);
     s.pairs.capacity = pairs;
-    s.trouble = device_zeros<device_status>(1);
-    CHECK_OK(map_pairs_workspace(&p->kernel, s.outputs.capacity, pairs, &s.scratch_bytes));
+    CHECK_OK(map_lists_workspace(&p->kernel, s.outputs.capacity, &s.scratch_bytes));
     s.scratch = device_new<char>((int64_t)s.scratch_bytes);
     return s;
 }
@@ -353,8 +352,9 @@ device_scene<W> scene_upload(const forms_scene<W> *scene, const hybrid_problem *
 // From the sets to the outputs.
 template <typename W>
 status scene_run(const device_scene<W> *s, const device_hybrid *d, cudaStream_t stream) {
-    SPIRA_TRY(map_build_pairs<W>(&s->layout, &d->args.kernel, s->source, s->outputs, &s->dense,
-                                 s->pairs, s->trouble, s->scratch, s->scratch_bytes, stream));
+    const map_request<W> request = {d->args.kernel, s->source, s->outputs, s->dense};
+    SPIRA_TRY(
+        map_build_lists(&s->layout, &request, &s->pairs, s->scratch, s->scratch_bytes, stream));
     SPIRA_TRY(device_hybrid_layout(d, stream));
     return device_hybrid_start(d, stream);
 }

@@ -26,7 +26,7 @@ void device_pairs_scratch(device_pairs *d) {
     d->scratch = device_new<char>((int64_t)d->scratch_bytes);
 }
 
-void device_pairs_make(const problem *p, pairs_form form, map_pairs pairs, device_pairs *d) {
+void device_pairs_make(const problem *p, pairs_form form, map_lists pairs, device_pairs *d) {
     conv_pairs_args *a = &d->args;
     *a = {};
     a->shape = p->shape;
@@ -290,19 +290,18 @@ void check_scene(const forms_scene<W> *scene, problem *p, pairs_form form, pairs
     voxel_set<W> source = set_upload(scene->source, p->room);
     voxel_set<W> outputs = scene->same ? source : set_upload(scene->outputs, p->room);
     int32_t capacity = std::max((int32_t)p->map.size(), 1);
-    map_pairs pairs = {};
+    map_lists pairs = {};
     pairs.begin = device_new<int32_t>(volume + 1);
     pairs.input = device_new<int32_t>(capacity);
     pairs.output = device_new<int32_t>(capacity);
     pairs.capacity = capacity;
-    map_forms none = map_forms_os(nullptr);
-    none.threshold = threshold;
-    none.half = sides != pairs_sides_one;
+    const map_forms none =
+        map_forms_none(threshold, sides != pairs_sides_one, device_zeros<device_status>(1));
+    const map_request<W> request = {*kernel, source, outputs, none};
     size_t bytes = 0;
-    CHECK_OK(map_pairs_workspace(kernel, outputs.capacity, capacity, &bytes));
-    device_status *trouble = device_zeros<device_status>(1);
-    CHECK_OK(map_build_pairs<W>(&scene->layout, kernel, source, outputs, &none, pairs, trouble,
-                                device_new<char>((int64_t)bytes), bytes, stream_get()));
+    CHECK_OK(map_lists_workspace(kernel, outputs.capacity, &bytes));
+    CHECK_OK(map_build_lists(&scene->layout, &request, &pairs, device_new<char>((int64_t)bytes),
+                             bytes, stream_get()));
     for (size_t i = 0; i < p->map.size(); ++i) { // what the lists do not stand for
         int k = (int)(i % (size_t)volume);
         bool centre = none.half && k == volume / 2;
@@ -531,7 +530,7 @@ DEVICE_TEST(gpu_pairs_graph_replays_with_another_scene) {
                 problem_fill_lists(&random, &p, outputs > 1000 ? 20 : 60);
                 p.weight = one.weight;
                 problem_name(&p, "replayed");
-                map_pairs lists = pairs_upload(&p);
+                map_lists lists = pairs_upload(&p);
                 int32_t pairs = device_value(lists.begin + 8);
                 REQUIRE(pairs <= d.args.pairs.capacity);
                 std::vector<int32_t> host((size_t)std::max(pairs, 9));

@@ -84,17 +84,19 @@ void check_pairs(plane_layer<W> *l) {
     const int32_t capacity = volume * (l->count + 1);
     std::vector<int32_t> begin((size_t)(volume + 1)), input((size_t)capacity), output = input;
     device_status host_trouble = {}, found = {}, *trouble = device_new<device_status>(1);
-    const map_pairs host = {begin.data(), input.data(), output.data(), capacity};
-    CHECK_OK(map_build_pairs_host<W>(&l->layout, &l->kernel, l->host_source(), l->host_outputs(),
-                                     nullptr, host, &host_trouble));
-    const map_pairs pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(capacity),
+    const map_lists host = {begin.data(), input.data(), output.data(), capacity};
+    const map_request<W> on_host = {l->kernel, l->host_source(), l->host_outputs(),
+                                    map_forms_none(0, false, &host_trouble)};
+    CHECK_OK(map_build_lists_host(&l->layout, &on_host, &host));
+    const map_lists pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(capacity),
                              device_new<int32_t>(capacity), capacity};
     size_t bytes = 0;
-    CHECK_OK(map_pairs_workspace(&l->kernel, l->device_outputs.capacity, capacity, &bytes));
+    CHECK_OK(map_lists_workspace(&l->kernel, l->device_outputs.capacity, &bytes));
     char *scratch = device_new<char>((int64_t)bytes);
     CHECK_OK(device_status_clear(trouble, stream_get()));
-    CHECK_OK(map_build_pairs<W>(&l->layout, &l->kernel, l->device_source, l->device_outputs,
-                                nullptr, pairs, trouble, scratch, bytes, stream_get()));
+    const map_request<W> request = {l->kernel, l->device_source, l->device_outputs,
+                                    map_forms_none(0, false, trouble)};
+    CHECK_OK(map_build_lists(&l->layout, &request, &pairs, scratch, bytes, stream_get()));
     check_same(pairs.begin, begin, volume + 1);
     check_same(pairs.input, input, begin[(size_t)volume]);
     check_same(pairs.output, output, begin[(size_t)volume]);

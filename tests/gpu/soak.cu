@@ -395,7 +395,7 @@ few_call few_gradient(const word_layout *words, voxel_set<uint32_t> set) {
     const kernel_shape kernel = kernel_cube(3, 1);
     const conv_shape shape = conv_shape_of(&kernel, 64, 64, soak_type);
     const int32_t volume = shape.volume, room = 27 * set.capacity;
-    const map_pairs pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(room),
+    const map_lists pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(room),
                              device_new<int32_t>(room), room};
     std::vector<char> ones((size_t)set.capacity * 64 * 2, 0x34); // small numbers
     conv_grad_weight_args a = {};
@@ -406,19 +406,19 @@ few_call few_gradient(const word_layout *words, voxel_set<uint32_t> set) {
     a.capacity = set.capacity;
     a.weight_grad = device_new<float>((int64_t)volume * 64 * 64);
     size_t bytes[2] = {};
-    CHECK_OK(map_pairs_workspace(&kernel, set.capacity, room, &bytes[0]));
+    CHECK_OK(map_lists_workspace(&kernel, set.capacity, &bytes[0]));
     CHECK_OK(conv_grad_weight_workspace(gpu(), &shape, &bytes[1]));
     char *scratch[2] = {device_new<char>((int64_t)bytes[0]), device_new<char>((int64_t)bytes[1])};
-    device_status *trouble = device_zeros<device_status>(1);
-    return few_call_make("map_build_pairs, conv_grad_weight",
-                         [=](cudaStream_t s) {
-                             SPIRA_TRY(map_build_pairs(words, &kernel, set, set, nullptr, pairs,
-                                                       trouble, scratch[0], bytes[0], s));
-                             return conv_grad_weight<soak_type>(gpu(), &a, scratch[1], bytes[1], s);
-                         },
-                         {few_array_of(pairs.begin, volume + 1), few_array_of(pairs.input, room),
-                          few_array_of(pairs.output, room),
-                          few_array_of(a.weight_grad, volume * 64 * 64)});
+    const map_request<uint32_t> request = {
+        kernel, set, set, map_forms_none(0, false, device_zeros<device_status>(1))};
+    return few_call_make(
+        "map_build_lists, conv_grad_weight",
+        [=](cudaStream_t s) {
+            SPIRA_TRY(map_build_lists(words, &request, &pairs, scratch[0], bytes[0], s));
+            return conv_grad_weight<soak_type>(gpu(), &a, scratch[1], bytes[1], s);
+        },
+        {few_array_of(pairs.begin, volume + 1), few_array_of(pairs.input, room),
+         few_array_of(pairs.output, room), few_array_of(a.weight_grad, volume * 64 * 64)});
 }
 
 // Sets, maps, layouts and layers of all kinds; then all features that are kept.

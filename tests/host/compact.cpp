@@ -143,9 +143,8 @@ TEST(compact_forms_are_checked) {
     CHECK_STATUS(three([](map_forms *f) { f->mask = bits; }), status_unsupported);
     CHECK_STATUS(three([](map_forms *f) { f->mask_any = bits; }), status_unsupported);
     int32_t lists[28];
-    map_forms forms = map_forms_compact(compact, &trouble);
-    kernel_shape kernel = kernel_cube(3, 1);
-    CHECK_STATUS(map_build_pairs_host(&layout, &kernel, set, set, &forms, {lists, lists, lists, 28},
-                                      &trouble),
-                 status_unsupported);
+    const map_lists pairs = {lists, lists, lists, 28};
+    const map_request<uint32_t> request = {kernel_cube(3, 1), set, set,
+                                           map_forms_compact(compact, &trouble)};
+    CHECK_STATUS(map_build_lists_host(&layout, &request, &pairs), status_unsupported);
 }

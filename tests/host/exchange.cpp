@@ -132,9 +132,10 @@ static engine_forms forms_written(exchange_layer<W> *l, engine_limits limits,
     const kernel_shape *k = &l->kernel;
     int volume = kernel_volume(k);
     voxel_set<W> source = l->source_set(), outputs = l->output_set();
-    map_pairs pairs = {guarded_new<int32_t>(volume + 1), guarded_new<int32_t>(limits.pairs),
+    map_lists pairs = {guarded_new<int32_t>(volume + 1), guarded_new<int32_t>(limits.pairs),
                        guarded_new<int32_t>(limits.pairs), limits.pairs};
-    CHECK_OK(map_build_pairs_host(&l->layout, k, source, outputs, nullptr, pairs, trouble));
+    const map_request<W> request = {*k, source, outputs, map_forms_none(0, false, trouble)};
+    CHECK_OK(map_build_lists_host(&l->layout, &request, &pairs));
     engine_buffers b = engine_buffers_make(&memory, volume, limits);
     int32_t *const *p = b.part;
     CHECK_OK(exchange_spconv_host(k, pairs, &b.indices, trouble));
@@ -306,10 +307,11 @@ TEST(exchange_half_and_hybrid_lists) {
     choices[1].threshold = 2;
     for (const map_forms &choice : choices) {
         device_status trouble = {};
-        map_pairs pairs = {guarded_new<int32_t>(28), guarded_new<int32_t>(limits.pairs),
+        map_lists pairs = {guarded_new<int32_t>(28), guarded_new<int32_t>(limits.pairs),
                            guarded_new<int32_t>(limits.pairs), limits.pairs};
-        REQUIRE_OK(map_build_pairs_host(&l, &k, all.source_set(), all.source_set(), &choice, pairs,
-                                        &trouble));
+        map_request<uint32_t> request = {k, all.source_set(), all.source_set(), choice};
+        request.forms.trouble = &trouble;
+        REQUIRE_OK(map_build_lists_host(&l, &request, &pairs));
         int32_t *nbmaps = guarded_new<int32_t>(2 * limits.pairs),
                 *nbsizes = guarded_new<int32_t>(27);
         REQUIRE_OK(exchange_torchsparse_host(&k, pairs, nbmaps, nbsizes));
@@ -355,7 +357,7 @@ TEST(exchange_full_and_one_more) {
 TEST(exchange_of_empty_lists) {
     kernel_shape k = kernel_cube(3, 1);
     int32_t begin[28] = {}, row = 0;
-    map_pairs pairs = {begin, &row, &row, 1};
+    map_lists pairs = {begin, &row, &row, 1};
     device_status trouble = {};
     engine_buffers b = engine_buffers_make(&memory, 27, {1, 3});
     REQUIRE_OK(exchange_spconv_host(&k, pairs, &b.indices, &trouble));
@@ -379,7 +381,7 @@ TEST(exchange_of_lists_that_disagree) {
         int32_t *in = guarded_new<int32_t>(4), *out = guarded_new<int32_t>(4);
         std::iota(in, in + 4, 10);
         std::iota(out, out + 4, 20);
-        map_pairs pairs = {begin.data(), in, out, 4};
+        map_lists pairs = {begin.data(), in, out, 4};
         device_status trouble = {};
         engine_buffers b = engine_buffers_make(&memory, 3, {4, 5});
         CHECK_OK(exchange_spconv_host(&k, pairs, &b.indices, &trouble));
@@ -403,10 +405,10 @@ static void check_subject(status s, status_code code, const char *subject) {
 TEST(exchange_lists_refuse) {
     kernel_shape k = kernel_cube(3, 1), bad = kernel_cube(16, 1);
     int32_t *p = guarded_new<int32_t>(100);
-    const map_pairs pairs = {p, p, p, 10};
+    const map_lists pairs = {p, p, p, 10};
     const exchange_indices one = {p, p, 1};
     device_status trouble = {};
-    auto run = [&](const kernel_shape *kernel, map_pairs from) {
+    auto run = [&](const kernel_shape *kernel, map_lists from) {
         status all[3] = {exchange_spconv_host(kernel, from, &one, &trouble),
                          exchange_torchsparse_host(kernel, from, p, p),
                          exchange_minkowski_host(kernel, from, p, p, p)};

@@ -97,7 +97,7 @@ static void check_hybrid(const forms_scene<uint32_t> *s, int threshold) {
     int64_t column = 0, twice = 0;
     for (int k = 0; k < volume; ++k) {
         int begin = got.part[forms_begin][(size_t)k], end = got.part[forms_begin][(size_t)k + 1];
-        CHECK_EQUAL(map_pairs_have(&s->kernel, threshold, false, k),
+        CHECK_EQUAL(map_lists_have(&s->kernel, threshold, false, k),
                     kernel_norm(&s->kernel, k) >= threshold);
         if (kernel_norm(&s->kernel, k) < threshold) {
             CHECK_EQUAL(begin, end);

@@ -91,7 +91,7 @@ void check_slopes(random_state *r, layer *l, std::vector<float> *values, int64_t
 // Lists of the layer: the pairs of its map.
 struct lists {
     std::vector<int32_t> begin, input, output;
-    map_pairs pairs;
+    map_lists pairs;
 };
 
 void lists_make(const layer *l, int offsets, bool centre, lists *p) {
@@ -215,10 +215,10 @@ TEST(grad_host_bias) {
 TEST(grad_host_refuses) {
     conv_shape s = shape_make(2, 1, 0, 1, numeric_f32);
     int32_t begin[3] = {0, 1, 2}, row[2] = {0, 0};
-    const map_pairs pairs = {begin, row, row, 2};
+    const map_lists pairs = {begin, row, row, 2};
     const float in[1] = {2}, weight[2] = {3, 4};
     float grad[2] = {7, 7};
-    auto by_weight = [&](const map_pairs *lists, pairs_sides sides, int32_t outputs) {
+    auto by_weight = [&](const map_lists *lists, pairs_sides sides, int32_t outputs) {
         return conv_grad_weight_host(&s, in, nullptr, in, lists, sides, outputs, grad);
     };
     auto by_input = [&](grad_source source, grad_order order, const int32_t *map) {

@@ -13,7 +13,7 @@ struct hybrid_case {
     std::vector<float> in, in2, weight, vectors, residual;
     std::vector<int32_t> map; // whole
     int32_t *os;
-    map_pairs pairs;
+    map_lists pairs;
     conv_epilogue epilogue;
 };
 
@@ -108,7 +108,7 @@ TEST(hybrid_divides_as_the_map_does) {
             CHECK(dense.cin == 3 && dense.cin2 == 2 && dense.cout == 5 &&
                   dense.type == numeric_f16);
             for (int k : forms_offsets(kernel.size, &wish, false)) {
-                CHECK(map_pairs_have(&kernel, t, false, k));
+                CHECK(map_lists_have(&kernel, t, false, k));
             }
         }
         CHECK_EQUAL(conv_hybrid_dense(&s, &kernel, 0).volume, 0);
@@ -171,7 +171,7 @@ TEST(hybrid_host_refuses) {
     refused(status_unsupported, "epilogue.act", [](at c) { c->epilogue.act = (activation)3; });
     CHECK(guarded_untouched(out, 0, (int64_t)good.outputs * good.shape.cout));
     hybrid_epilogue(&good);
-    auto run = [&](const float *in, const float *weight, const map_pairs *pairs, float *to) {
+    auto run = [&](const float *in, const float *weight, const map_lists *pairs, float *to) {
         return conv_hybrid_host(&good.shape, &good.kernel, 2, in, good.in2.data(), weight, good.os,
                                 pairs, good.outputs, &good.epilogue, to);
     };

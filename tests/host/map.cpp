@@ -228,8 +228,10 @@ TEST(map_of_negative_counts) {
         CHECK(guarded_untouched(forms.ws, 0, 27 * rows));
         CHECK(guarded_untouched(forms.mask, 0, rows) && guarded_untouched(forms.mask_any, 0, rows));
         forms = {};
-        const map_pairs lists = {pairs, guarded_new<int32_t>(1), guarded_new<int32_t>(1), 1};
-        CHECK_OK(map_build_pairs_host(&t.layout, &kernel, set, none, &forms, lists, &trouble));
+        const map_lists lists = {pairs, guarded_new<int32_t>(1), guarded_new<int32_t>(1), 1};
+        const map_request<uint32_t> request = {kernel, set, none,
+                                               map_forms_none(0, false, &trouble)};
+        CHECK_OK(map_build_lists_host(&t.layout, &request, &lists));
         CHECK(std::count(pairs, pairs + 28, 0) == 28 && trouble.flags == 0);
         CHECK_OK(map_build_host(&t.layout, &kernel, none, set, map)); // and no sources
         CHECK(std::count(map, map + 27 * *set.count, -1) == 27 * *set.count);
@@ -269,9 +271,13 @@ TEST(map_refuses) {
     alignas(8) char room[sizeof(device_status) + 8];
     device_status *odd = (device_status *)(room + 2); // not aligned
     map_forms forms = map_forms_os(map);
-    const map_pairs lists = {map, map, map + 1, 1};
-    CHECK_STATUS(map_build_pairs_host(&t.layout, &good, set, set, nullptr, lists, odd),
-                 status_alignment);
+    const map_lists lists = {map, map, map + 1, 1};
+    map_request<uint32_t> request = {good, set, set, map_forms_none(0, false, odd)};
+    CHECK_STATUS(map_build_lists_host(&t.layout, &request, &lists), status_alignment);
+    request.forms.trouble = nullptr;
+    CHECK_STATUS(map_build_lists_host(&t.layout, &request, &lists), status_null_pointer);
+    CHECK_STATUS(map_build_lists_host(&t.layout, (map_request<uint32_t> *)nullptr, &lists),
+                 status_null_pointer);
     forms.trouble = odd;
     CHECK_STATUS(map_build_forms_host(&t.layout, &good, set, set, &forms), status_alignment);
     CHECK(guarded_untouched(map, 0, (int64_t)t.fine_count * 27));

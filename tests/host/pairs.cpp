@@ -6,7 +6,7 @@ using namespace spira;
 
 // A layer's lists, and its map without what they do not stand for.
 struct lists_case {
-    map_pairs pairs;
+    map_lists pairs;
     std::vector<int32_t> map;
 };
 
@@ -20,11 +20,10 @@ static lists_case lists_make(const forms_scene<uint32_t> *scene, pairs_sides sid
                guarded_new<int32_t>(capacity), capacity};
     voxel_set<uint32_t> source = forms_set(scene->source, 0, &forms_host);
     voxel_set<uint32_t> outputs = scene->same ? source : forms_set(scene->outputs, 0, &forms_host);
-    map_forms f = map_forms_os(nullptr);
-    f.threshold = threshold;
-    f.half = sides != pairs_sides_one;
     device_status trouble = {};
-    CHECK_OK(map_build_pairs_host(&scene->layout, kernel, source, outputs, &f, l.pairs, &trouble));
+    const map_forms f = map_forms_none(threshold, sides != pairs_sides_one, &trouble);
+    const map_request<uint32_t> request = {*kernel, source, outputs, f};
+    CHECK_OK(map_build_lists_host(&scene->layout, &request, &l.pairs));
     for (size_t i = 0; i < l.map.size(); ++i) {
         int k = (int)(i % (size_t)volume);
         bool centre = f.half && k == volume / 2;
@@ -96,7 +95,7 @@ TEST(pairs_host_uses_a_half_map_from_both_sides) {
 TEST(pairs_host_passes_over_missing_rows) {
     const conv_shape s = shape_make(1, 2, 0, 3, numeric_f32);
     int32_t begin[2] = {0, 4}, sources[4] = {-1, 1, 0, 1}, targets[4] = {0, -1, 1, 0};
-    const map_pairs pairs = {begin, sources, targets, 4};
+    const map_lists pairs = {begin, sources, targets, 4};
     float *in = guarded_new<float>(4), *weight = guarded_new<float>(6);
     float *sum = guarded_new<float>(6);
     std::fill(in, in + 4, 2.0f);
@@ -109,17 +108,17 @@ TEST(pairs_host_passes_over_missing_rows) {
 TEST(pairs_host_refuses) {
     conv_shape s = shape_make(2, 1, 0, 1, numeric_f32);
     int32_t begin[4] = {0, 1, 2, 2}, row[2] = {0, 0};
-    map_pairs pairs = {begin, row, row, 2};
+    map_lists pairs = {begin, row, row, 2};
     const float in[1] = {2}, weight[3] = {3, 4, 5};
     float sum[1] = {1};
-    auto run = [&](const map_pairs *lists, pairs_sides sides, int32_t outputs) {
+    auto run = [&](const map_lists *lists, pairs_sides sides, int32_t outputs) {
         return conv_pairs_host(&s, in, nullptr, weight, lists, sides, outputs, sum);
     };
     CHECK_STATUS(run(nullptr, pairs_sides_one, 1), status_null_pointer);
     CHECK_STATUS(run(&pairs, pairs_sides_both, 1), status_unsupported); // an even volume
     CHECK_STATUS(run(&pairs, (pairs_sides)3, 1), status_unsupported);
     CHECK_STATUS(run(&pairs, pairs_sides_one, -1), status_bad_size);
-    map_pairs none = {begin, nullptr, row, 2};
+    map_lists none = {begin, nullptr, row, 2};
     CHECK_STATUS(run(&none, pairs_sides_one, 1), status_null_pointer);
     CHECK_EQUAL(sum[0], 1.0f);
     CHECK_OK(run(&pairs, pairs_sides_one, 1));

@@ -5,7 +5,7 @@
 #include "../support/planes.h"
 
 #include "../../spira/index/compact.cuh"
-#include "../../spira/index/plane_pairs_small.cuh"
+#include "../../spira/index/map_cube_small.cuh"
 
 using namespace spira;
 
@@ -92,20 +92,20 @@ void check_pairs(layer<W> *l) {
     std::vector<int32_t> begin((size_t)(K * K * K + 1), untouched), host_begin = begin;
     std::vector<int32_t> in((size_t)capacity, untouched), host_in = in, out = in, host_out = in;
     device_status trouble = {}, host_trouble = {};
-    const map_pairs host = {host_begin.data(), host_in.data(), host_out.data(), capacity};
-    const map_pairs pairs = {begin.data(), in.data(), out.data(), capacity};
-    REQUIRE_OK(map_build_pairs_host(&l->layout, &l->kernel, r.source, r.outputs,
-                                    (const map_forms *)nullptr, host, &host_trouble));
+    const map_lists host = {host_begin.data(), host_in.data(), host_out.data(), capacity};
+    const map_lists pairs = {begin.data(), in.data(), out.data(), capacity};
+    r.forms = map_forms_none(0, false, &host_trouble);
+    REQUIRE_OK(map_build_lists_host(&l->layout, &r, &host));
+    r.forms.trouble = &trouble;
     workspace w = workspace_begin(nullptr);
-    map_plane_lists_take<K>(&w, r.outputs.capacity);
+    map_cube_lists_take<K>(&w, r.outputs.capacity);
     std::vector<uint4> scratch((size_t)ceil_div((int64_t)w.used, 16) + workspace_alignment / 16);
     memset(scratch.data(), 0xa5, scratch.size() * sizeof(uint4));
     void *aligned = (void *)round_up((int64_t)(uintptr_t)scratch.data(), workspace_alignment);
     if (K == 3 && map_bundles(K, r.outputs.capacity)) {
-        REQUIRE_OK(map_small_pairs_launch(&l->layout, &r, pairs, &trouble, aligned, nullptr));
+        REQUIRE_OK(map_cube_small_launch(&l->layout, &r, &pairs, aligned, nullptr));
     } else {
-        REQUIRE_OK(
-            (map_plane_pairs_launch<W, K>(&l->layout, &r, pairs, &trouble, aligned, nullptr)));
+        REQUIRE_OK((map_cube_launch<W, K>(&l->layout, &r, &pairs, aligned, nullptr)));
     }
     CHECK(begin == host_begin);
     CHECK(in == host_in);

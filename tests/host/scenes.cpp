@@ -161,11 +161,10 @@ static void forms_make(int kind, int K, int32_t voxels, forms_host *h) {
     h->begin.resize((size_t)volume + 1);
     h->input.resize(h->map.size());
     h->output.resize(h->map.size());
-    const map_pairs pairs = {h->begin.data(), h->input.data(), h->output.data(),
+    const map_lists pairs = {h->begin.data(), h->input.data(), h->output.data(),
                              (int32_t)h->map.size()};
-    CHECK_STATUS(map_build_pairs_host(&layout, &kernel, set, set, (const map_forms *)nullptr, pairs,
-                                      &trouble),
-                 status_ok);
+    const map_request<uint32_t> lists = {kernel, set, set, map_forms_none(0, false, &trouble)};
+    CHECK_STATUS(map_build_lists_host(&layout, &lists, &pairs), status_ok);
 
     workspace count = workspace_begin(nullptr);
     order_layout_take(&count, voxels, volume);

@@ -18,7 +18,7 @@ struct grad_problem {
     moves off; // in, in2, out: of out_grad
 };
 
-SPIRA_API map_pairs grad_pairs(grad_problem *p) {
+SPIRA_API map_lists grad_pairs(grad_problem *p) {
     return {p->begin.data(), p->input.data(), p->output.data(), (int32_t)p->input.size()};
 }
 
@@ -89,7 +89,7 @@ SPIRA_API std::vector<double> grad_reference(const grad_problem *p, bool absolut
         v->push_back(0);
     }
     std::vector<double> sum((size_t)grad_elements(&p->shape));
-    const map_pairs pairs = grad_pairs(&q);
+    const map_lists pairs = grad_pairs(&q);
     CHECK_OK(conv_grad_weight_host(&p->shape, q.in.data(), q.in2.data(), q.out_grad.data(), &pairs,
                                    p->sides, p->outputs, sum.data()));
     return sum;
@@ -101,9 +101,9 @@ SPIRA_API reference_verdict grad_judge(const grad_problem *p, const float *got) 
     const int64_t size = (int64_t)(p->shape.cin + p->shape.cin2) * p->shape.cout;
     reference_verdict worst = {-1, 0, 0, 0, 0};
     grad_problem q = *p;
-    const map_pairs pairs = grad_pairs(&q);
+    const map_lists pairs = grad_pairs(&q);
     for (int64_t i = 0; i < grad_elements(&p->shape); ++i) {
-        const pairs_span span =
+        const map_span span =
             pairs_span_of(&pairs, p->shape.volume, p->sides, p->outputs, (int)(i / size));
         const double c = 2.0 * (span.count + 4);
         const reference_value v = {sum[(size_t)i],

@@ -23,7 +23,7 @@ SPIRA_API problem problem_dense(const problem *p, const kernel_shape *kernel, in
 }
 
 // The pair lists of the other offsets.
-SPIRA_API map_pairs sparse_upload(const problem *p, const kernel_shape *kernel, int threshold) {
+SPIRA_API map_lists sparse_upload(const problem *p, const kernel_shape *kernel, int threshold) {
     problem sparse = *p;
     for (size_t i = 0; i < sparse.map.size(); ++i) {
         bool dense = kernel_norm(kernel, (int)(i % (size_t)p->shape.volume)) < threshold;

@@ -79,7 +79,7 @@ void planes_counts(const std::vector<int> &counts, F check) {
 }
 
 // Windows of more than 65,536 words, and rows that are as far from each other: positions of pairs
-// that need leaps, and planes that are searched again (plane_pairs.cuh).
+// that need leaps, and planes that are searched again (map_cube.cuh).
 template <typename W, typename F>
 void planes_long_windows(F check) {
     const spira::triple one = {1, 1, 1};

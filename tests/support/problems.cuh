@@ -50,7 +50,7 @@ SPIRA_API const void *weights_upload(const conv_shape *shape, const std::vector<
 }
 
 // The lists of the map; only as much of their capacity is written as there are pairs.
-SPIRA_API map_pairs pairs_upload(const problem *p) {
+SPIRA_API map_lists pairs_upload(const problem *p) {
     std::vector<int32_t> begin(1, 0), input, output;
     for (int k = 0; k < p->shape.volume; ++k) {
         for (int32_t o = 0; o < p->outputs; ++o) {
@@ -63,7 +63,7 @@ SPIRA_API map_pairs pairs_upload(const problem *p) {
         begin.push_back((int32_t)input.size());
     }
     int32_t capacity = std::max((int32_t)input.size() + p->room, 1);
-    map_pairs pairs = {};
+    map_lists pairs = {};
     pairs.begin = device_upload(begin.data(), (int64_t)begin.size());
     pairs.input = device_new<int32_t>(capacity);
     pairs.output = device_new<int32_t>(capacity);

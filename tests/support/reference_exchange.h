@@ -168,7 +168,7 @@ struct engine_forms {
 
 // How much room there is.
 struct engine_limits {
-    int32_t pairs; // of map_pairs; enough, in these tests
+    int32_t pairs; // of map_lists; enough, in these tests
     int32_t stride;
 };
 

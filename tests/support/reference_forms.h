@@ -512,14 +512,15 @@ SPIRA_API spira::map_forms forms_of(const forms_layer<W> *l) {
 }
 
 template <typename W>
-SPIRA_API spira::map_pairs forms_pairs_of(const forms_layer<W> *l) {
+SPIRA_API spira::map_lists forms_pairs_of(const forms_layer<W> *l) {
     return {l->part[forms_begin], l->part[forms_input], l->part[forms_output],
             l->wish.pairs_capacity};
 }
 
-// Whether the forms may be null for the builder of lists.
-SPIRA_API bool forms_none(const forms_wish *w) {
-    return !w->os && !w->ws && !w->mask && !w->mask_any && !w->half && w->threshold == 0;
+// The request of the lists, and of the forms next to them.
+template <typename W>
+SPIRA_API spira::map_request<W> forms_request_of(const forms_layer<W> *l) {
+    return {l->kernel, l->source, l->outputs, forms_of(l)};
 }
 
 // Reads a part: all of it, or without poison only what was written.
@@ -561,9 +562,9 @@ SPIRA_API spira::status forms_build_host(const forms_layer<W> *l) {
     if (!l->wish.pairs) {
         return spira::map_build_forms_host(&l->layout, &l->kernel, l->source, l->outputs, &forms);
     }
-    return spira::map_build_pairs_host(&l->layout, &l->kernel, l->source, l->outputs,
-                                       forms_none(&l->wish) ? nullptr : &forms, forms_pairs_of(l),
-                                       l->trouble);
+    const spira::map_request<W> request = forms_request_of(l);
+    const spira::map_lists pairs = forms_pairs_of(l);
+    return spira::map_build_lists_host(&l->layout, &request, &pairs);
 }
 
 // The results of the host loops.

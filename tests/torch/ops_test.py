@@ -476,7 +476,7 @@ def test_opcheck():
           test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))
     sets = (a.words, a.count, b.words, b.count, layout, kernel)
     check(ops.map_table.default, sets)
-    check(ops.map_pairs.default, (*sets, 3000), test_utils=("test_schema", "test_faketensor"))
+    check(ops.map_lists.default, (*sets, 3000), test_utils=("test_schema", "test_faketensor"))
     if DEVICE == "cuda":
         check(ops.map_layout.default, sets,
               test_utils=("test_schema", "test_faketensor"))

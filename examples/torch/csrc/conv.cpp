@@ -270,11 +270,11 @@ static Tensor input_grad(const layer &l, const Tensor &grad, const Tensor &featu
 }
 
 // The pair lists of a layer, from the input to the output.
-static spira::map_pairs layer_pairs(const layer &l, const optional<Tensor> &pairs, int64_t flags) {
+static spira::map_lists layer_pairs(const layer &l, const optional<Tensor> &pairs, int64_t flags) {
     if (l.identity) {
-        return spira::map_pairs();
+        return spira::map_lists();
     }
-    spira::map_pairs p = pairs_of(*pairs, l.kernel.volume);
+    spira::map_lists p = pairs_of(*pairs, l.kernel.volume);
     if (flags & flag_exchanged) {
         std::swap(p.input, p.output);
     }
@@ -285,7 +285,7 @@ static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &feat
                           const Tensor &weight, const optional<Tensor> &pairs, const Tensor &count,
                           int64_t flags) {
     require_map(pairs, "pairs", features, l.identity);
-    const spira::map_pairs lists = layer_pairs(l, pairs, flags);
+    const spira::map_lists lists = layer_pairs(l, pairs, flags);
     const spira::pairs_sides sides = l.mirrors == spira::grad_order_mirrored
                                          ? spira::pairs_sides_centre
                                          : spira::pairs_sides_one;

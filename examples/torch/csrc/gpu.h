@@ -73,7 +73,7 @@ struct weight_job {
 struct weight_grad_job {
     spira::conv_shape shape;
     const void *in, *out_grad;
-    spira::map_pairs pairs;
+    spira::map_lists pairs;
     spira::pairs_sides sides;
     int32_t *count; // outputs
     int32_t capacity;
@@ -133,8 +133,8 @@ status map_table(const map_job *job, int32_t *map, stream_ref stream);
 status map_layout_bytes(const spira::device_info *info, const map_job *job, size_t *bytes);
 status map_layout_build(const spira::device_info *info, const map_job *job, void *memory,
                         size_t bytes, spira::device_status *trouble, stream_ref stream);
-status map_pairs_bytes(const map_job *job, int32_t capacity, size_t *bytes);
-status map_pairs(const map_job *job, bool half, spira::map_pairs pairs,
+status map_pairs_bytes(const map_job *job, size_t *bytes);
+status map_pairs(const map_job *job, bool half, spira::map_lists pairs,
                  spira::device_status *trouble, void *scratch, size_t scratch_bytes,
                  stream_ref stream);
 

@@ -118,7 +118,7 @@ Tensor map_layout(const Tensor &, const Tensor &, const Tensor &, const Tensor &
 // ---- pair lists ---------------------------------------------------------------------------------
 
 // One tensor: begin [volume + 1], up to a multiple of 64; then input and output [capacity] each.
-spira::map_pairs pairs_of(const Tensor &pairs, int volume) {
+spira::map_lists pairs_of(const Tensor &pairs, int volume) {
     const int64_t head = spira::round_up(volume + 1, 64);
     const int64_t capacity = (pairs.numel() - head) / 2;
     TORCH_CHECK_VALUE(pairs.is_contiguous() && capacity >= 1 &&
@@ -140,15 +140,16 @@ Tensor map_pairs(const Tensor &source, const Tensor &source_count, const Tensor 
     if (!job.outputs.capacity || !job.source.capacity) {
         return made.zero_();
     }
-    const spira::map_pairs pairs = pairs_of(made, kernel.volume);
-    spira::map_forms forms = spira::map_forms();
-    forms.half = spira::conv_grad_mirrors(&kernel.shape, kernel.same);
+    const spira::map_lists pairs = pairs_of(made, kernel.volume);
+    const bool half = spira::conv_grad_mirrors(&kernel.shape, kernel.same);
     if (source.is_cpu()) {
         spira::device_status trouble = {};
         require(spira::word_dispatch(&layout, [&](auto word) {
             typedef decltype(word) W;
-            return spira::map_build_pairs_host<W>(&layout, &job.kernel, set_as<W>(job.source),
-                                                  set_as<W>(job.outputs), &forms, pairs, &trouble);
+            const spira::map_request<W> request = {job.kernel, set_as<W>(job.source),
+                                                   set_as<W>(job.outputs),
+                                                   spira::map_forms_none(0, half, &trouble)};
+            return spira::map_build_lists_host(&layout, &request, &pairs);
         }));
         require(spira::device_status_read(&trouble));
     }
@@ -156,11 +157,11 @@ Tensor map_pairs(const Tensor &source, const Tensor &source_count, const Tensor 
     if (source.is_cuda()) {
         const cuda_scope scope(source);
         size_t bytes;
-        require(gpu::map_pairs_bytes(&job, pairs.capacity, &bytes));
+        require(gpu::map_pairs_bytes(&job, &bytes));
         const scratch s = scratch_of(source, bytes + 256);
         // The status comes first. It is not read: the lists have room for all pairs, and a count
         // above the rows is clamped.
-        require(gpu::map_pairs(&job, forms.half, pairs, (spira::device_status *)s.base,
+        require(gpu::map_pairs(&job, half, pairs, (spira::device_status *)s.base,
                                (char *)s.base + 256, bytes, scope.stream));
     }
 #endif

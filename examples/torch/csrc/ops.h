@@ -36,7 +36,7 @@ Tensor map_pairs(const Tensor &source, const Tensor &source_count, const Tensor 
                  int64_t capacity);
 
 // The lists in a tensor of map_pairs.
-spira::map_pairs pairs_of(const Tensor &pairs, int volume);
+spira::map_lists pairs_of(const Tensor &pairs, int volume);
 
 // ---- conv.cpp ----
 

@@ -21,7 +21,7 @@ SPIRA_DEVICE void pairs_count_units(const pairs_params &p, int32_t rows) {
     for (int first = 0; first < p.conv.volume; first += pairs_threads) {
         int k = first + (int)threadIdx.x, units = 0, total;
         if (k < p.conv.volume && !falls) {
-            pairs_span list = pairs_span_of(&p.pairs, p.conv.volume, p.sides, rows, k);
+            map_span list = pairs_span_of(&p.pairs, p.conv.volume, p.sides, rows, k);
             units = (list.count + p.unit - 1) / p.unit;
         }
         units = block_exclusive_sum<pairs_threads>(units, shared, &total);

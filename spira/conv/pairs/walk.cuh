@@ -19,7 +19,7 @@ enum {
 
 struct pairs_params {
     conv_params conv; // sources, weights, outputs, epilogue; no layout
-    map_pairs pairs;
+    map_lists pairs;
     pairs_sides sides;
     int32_t *first;  // [volume + 1] the first unit of each list
     int begin, end;  // the lists of a launch: offsets [begin, end)
@@ -75,7 +75,7 @@ SPIRA_DEVICE void pairs_cursor_open(const pairs_params &p, int32_t rows, pairs_c
             break;
         }
     }
-    pairs_span span = pairs_span_of(&p.pairs, p.conv.volume, p.sides, rows, c.offset);
+    map_span span = pairs_span_of(&p.pairs, p.conv.volume, p.sides, rows, c.offset);
     c.next_first = p.first[c.offset + 1];
     c.from = span.begin;
     c.count = span.count;

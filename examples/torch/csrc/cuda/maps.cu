@@ -39,20 +39,20 @@ status map_layout_build(const spira::device_info *info, const map_job *job, void
     });
 }
 
-status map_pairs_bytes(const map_job *job, int32_t capacity, size_t *bytes) {
-    return spira::map_pairs_workspace(&job->kernel, job->outputs.capacity, capacity, bytes);
+status map_pairs_bytes(const map_job *job, size_t *bytes) {
+    return spira::map_lists_workspace(&job->kernel, job->outputs.capacity, bytes);
 }
 
-status map_pairs(const map_job *job, bool half, spira::map_pairs pairs,
+status map_pairs(const map_job *job, bool half, spira::map_lists pairs,
                  spira::device_status *trouble, void *scratch, size_t scratch_bytes,
                  stream_ref stream) {
-    spira::map_forms forms = {};
-    forms.half = half;
     return spira::word_dispatch(job->layout, [&](auto word) {
         typedef decltype(word) W;
-        return spira::map_build_pairs<W>(job->layout, &job->kernel, set_as<W>(job->source),
-                                         set_as<W>(job->outputs), &forms, pairs, trouble, scratch,
-                                         scratch_bytes, stream);
+        const spira::map_request<W> request = {job->kernel, set_as<W>(job->source),
+                                               set_as<W>(job->outputs),
+                                               spira::map_forms_none(0, half, trouble)};
+        return spira::map_build_lists(job->layout, &request, &pairs, scratch, scratch_bytes,
+                                      stream);
     });
 }
 
