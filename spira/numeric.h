@@ -47,7 +47,7 @@ SPIRA_BOTH uint32_t float_bits(float f) {
     return u;
 }
 
-SPIRA_API float float_from_bits(uint32_t u) {
+SPIRA_BOTH float float_from_bits(uint32_t u) {
     float f;
     memcpy(&f, &u, sizeof f);
     return f;
@@ -61,6 +61,11 @@ SPIRA_API bool float_is_finite(float f) {
 // The same of NaN.
 SPIRA_BOTH bool float_is_nan(float f) {
     return (float_bits(f) & 0x7fffffffu) > 0x7f800000u;
+}
+
+// The larger of two numbers; NaN if one is NaN, as in the frameworks.
+SPIRA_BOTH float float_larger(float a, float b) {
+    return float_is_nan(a) ? a : float_is_nan(b) ? b : a > b ? a : b;
 }
 
 // Rounds to nearest, ties to even, keeping the top 32 - `drop` bits. NaN stays NaN.

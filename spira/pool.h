@@ -9,47 +9,110 @@
 namespace spira {
 
 enum pool_kind : int {
-    pool_max,
+    pool_max,     // NaN wins
     pool_average, // of the voxels that are there, not of the kernel's volume
 };
 
-SPIRA_API status pool_check(pool_kind kind, const void *in, int channels, const void *out) {
-    SPIRA_REQUIRE(kind == pool_max || kind == pool_average, status_unsupported, "kind", kind);
-    SPIRA_REQUIRE(in, status_null_pointer, "in", 0);
-    SPIRA_REQUIRE(out, status_null_pointer, "out", 0);
-    SPIRA_REQUIRE(out != in, status_unsupported, "out (overlaps an input)", 0);
-    SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
+// Local pooling over a kernel map. Start from zero and fill it by name; all is required. In host
+// memory for pool_host, where features are floats and `type` is not read.
+struct pool_args {
+    pool_kind kind;
+    numeric type; // of `in` and `out`
+    int channels, volume;
+    const void *in;       // [inputs, channels]
+    const int32_t *map;   // [capacity, volume]
+    const int32_t *count; // [1] outputs, at most `capacity`
+    int32_t capacity;
+    void *out; // [capacity, channels], not `in`
+};
+
+// Global pooling: one row for each batch index. Likewise.
+template <typename W>
+struct pool_global_args {
+    pool_kind kind;
+    numeric type;
+    const word_layout *layout; // on the host
+    voxel_set<W> set;          // the voxels of the features
+    int channels;
+    const void *in; // [voxels, channels]
+    void *out;      // [batches, channels], not `in`
+};
+
+// What all pooling has. A: arguments of pooling or of its gradient.
+template <typename A>
+SPIRA_API status pool_kind_check(const A *a) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_REQUIRE(a->kind == pool_max || a->kind == pool_average, status_unsupported, "kind",
+                  a->kind);
+    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
+    SPIRA_REQUIRE(a->channels >= 1, status_bad_size, "channels", a->channels);
     return status_success();
 }
 
-// NaN wins a maximum, as in the frameworks.
-SPIRA_BOTH float pool_larger(float a, float b) {
-    return float_is_nan(a) ? a : float_is_nan(b) ? b : a > b ? a : b;
+template <typename A>
+SPIRA_API status pool_map_check(const A *a) {
+    SPIRA_REQUIRE(a->volume >= 1 && a->volume <= kernel_volume_max, status_bad_size, "volume",
+                  a->volume);
+    SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
+                  a->capacity);
+    SPIRA_TRY(pointer_check(a->map, sizeof(int32_t), "map"));
+    return pointer_check(a->count, sizeof(int32_t), "count");
 }
 
-// Local pooling over a kernel map: the host loop of `pool` (pool.cuh).
+template <typename A>
+SPIRA_API status pool_set_check(const A *a) {
+    SPIRA_TRY(word_check<decltype(+*a->set.words)>(a->layout));
+    return voxel_set_check(&a->set);
+}
+
+template <typename A>
+SPIRA_API status pool_features_check(const A *a) {
+    const size_t element = (size_t)numeric_size(a->type);
+    SPIRA_TRY(pointer_check(a->in, element, "in"));
+    SPIRA_TRY(pointer_check(a->out, element, "out"));
+    SPIRA_REQUIRE(a->out != a->in, status_unsupported, "out (overlaps an input)", 0);
+    return status_success();
+}
+
+SPIRA_API status pool_check(const pool_args *a) {
+    SPIRA_TRY(pool_kind_check(a));
+    SPIRA_TRY(pool_map_check(a));
+    return pool_features_check(a);
+}
+
+template <typename W>
+SPIRA_API status pool_global_check(const pool_global_args<W> *a) {
+    SPIRA_TRY(pool_kind_check(a));
+    SPIRA_TRY(pool_set_check(a));
+    return pool_features_check(a);
+}
+
+// Local pooling: the host loop of `pool` (pool.cuh), on floats.
 //
-// inputs   in [inputs, channels]; map [outputs, volume]
-// outputs  out [outputs, channels], not `in`; 0 for an output without any source
-SPIRA_API status pool_host(pool_kind kind, const float *in, int channels, const int32_t *map,
-                           int volume, int32_t outputs, float *out) {
-    SPIRA_TRY(pool_check(kind, in, channels, out));
-    SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
-    SPIRA_REQUIRE(volume >= 1, status_bad_size, "volume", volume);
+// inputs   args: see pool_args; all arrays in host memory
+// outputs  args->out; 0 for an output without any source. Rows from the count on are not written
+SPIRA_API status pool_host(const pool_args *args) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    pool_args a = *args;
+    a.type = numeric_f32;
+    SPIRA_TRY(pool_check(&a));
+    const float *in = (const float *)a.in;
+    const int64_t outputs = count_clamp(*a.count, a.capacity);
     for (int64_t o = 0; o < outputs; ++o) {
-        for (int c = 0; c < channels; ++c) {
+        for (int c = 0; c < a.channels; ++c) {
             float value = 0;
             int taps = 0;
-            for (int k = 0; k < volume; ++k) {
-                int64_t source = map[o * volume + k];
+            for (int k = 0; k < a.volume; ++k) {
+                const int64_t source = a.map[o * a.volume + k];
                 if (source < 0) {
                     continue;
                 }
-                float x = in[source * channels + c];
-                value = taps == 0 ? x : kind == pool_max ? pool_larger(x, value) : value + x;
+                const float x = in[source * a.channels + c];
+                value = taps == 0 ? x : a.kind == pool_max ? float_larger(x, value) : value + x;
                 ++taps;
             }
-            out[o * channels + c] = kind == pool_average && taps ? value / (float)taps : value;
+            ((float *)a.out)[o * a.channels + c] =
+                a.kind == pool_average && taps ? value / (float)taps : value;
         }
     }
     return status_success();
@@ -57,14 +120,15 @@ SPIRA_API status pool_host(pool_kind kind, const float *in, int channels, const 
 
 // The voxels of one batch index stand together: [first, last) in the set.
 template <typename W>
-SPIRA_BOTH void pool_batch_range(const word_layout *layout, const W *words, int32_t count,
-                                 int batch, int32_t *first, int32_t *last) {
+SPIRA_BOTH void pool_batch_range(const word_layout *layout, voxel_set<W> set, int batch,
+                                 int32_t *first, int32_t *last) {
+    const int32_t count = voxel_set_count(set);
     int32_t edge[2];
     for (int side = 0; side < 2; ++side) { // by batch index: a word for batch + 1 may not exist
         int32_t lo = 0, hi = count;
         while (lo < hi) {
-            int32_t middle = (lo + hi) / 2;
-            if (word_unpack(layout, words[middle]).batch < batch + side) {
+            const int32_t middle = (lo + hi) / 2;
+            if (word_unpack(layout, set.words[middle]).batch < batch + side) {
                 lo = middle + 1;
             } else {
                 hi = middle;
@@ -76,29 +140,31 @@ SPIRA_BOTH void pool_batch_range(const word_layout *layout, const W *words, int3
     *last = edge[1];
 }
 
-// Global pooling: one row for each batch index. The host loop of `pool_global` (pool.cuh).
+// Global pooling: the host loop of `pool_global` (pool.cuh), on floats.
 //
-// inputs   set: the voxels of the features; in [voxels, channels]
-// outputs  out [batches, channels]; 0 for a batch index without voxels
+// inputs   args: see pool_global_args; all arrays in host memory
+// outputs  args->out; 0 for a batch index without voxels
 template <typename W>
-SPIRA_API status pool_global_host(pool_kind kind, const word_layout *layout, voxel_set<W> set,
-                                  const float *in, int channels, float *out) {
-    SPIRA_TRY(pool_check(kind, in, channels, out));
-    SPIRA_TRY(word_check<W>(layout));
-    SPIRA_TRY(voxel_set_check(&set));
-    for (int b = 0; b < layout->batches; ++b) {
+SPIRA_API status pool_global_host(const pool_global_args<W> *args) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    pool_global_args<W> a = *args;
+    a.type = numeric_f32;
+    SPIRA_TRY(pool_global_check(&a));
+    const float *in = (const float *)a.in;
+    for (int b = 0; b < a.layout->batches; ++b) {
         int32_t first, last;
-        pool_batch_range(layout, set.words, voxel_set_count(set), b, &first, &last);
-        for (int c = 0; c < channels; ++c) {
+        pool_batch_range(a.layout, a.set, b, &first, &last);
+        for (int c = 0; c < a.channels; ++c) {
             double value = 0;
             for (int64_t v = first; v < last; ++v) {
-                float x = in[v * channels + c];
-                value = v == first         ? x
-                        : kind == pool_max ? pool_larger(x, (float)value)
-                                           : value + x;
+                const float x = in[v * a.channels + c];
+                value = v == first           ? x
+                        : a.kind == pool_max ? float_larger(x, (float)value)
+                                             : value + x;
             }
-            bool mean = kind == pool_average && last > first;
-            out[(int64_t)b * channels + c] = (float)(mean ? value / (last - first) : value);
+            const bool mean = a.kind == pool_average && last > first;
+            ((float *)a.out)[(int64_t)b * a.channels + c] =
+                (float)(mean ? value / (last - first) : value);
         }
     }
     return status_success();

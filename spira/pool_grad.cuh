@@ -1,55 +1,11 @@
-// spira/pool_grad.cuh: the gradient of local pooling on the GPU.
+// spira/pool_grad.cuh: the gradients of local and global pooling on the GPU.
 #ifndef SPIRA_POOL_GRAD_CUH
 #define SPIRA_POOL_GRAD_CUH
 
-#include "base/launch.cuh"
-#include "numeric.cuh"
-#include "pool_grad.h"
+#include "pool/global.cuh"
+#include "pool/local.cuh"
 
 namespace spira {
-
-enum { pool_grad_threads = 256 };
-
-// The source that the maximum of an output is from. in: the channel of row 0.
-template <typename E>
-SPIRA_DEVICE int32_t pool_winner(const pool_grad_args &a, const int32_t *taps, const E *in) {
-    int32_t winner = -1;
-    float value = 0;
-    for (int k = 0; k < a.volume; ++k) {
-        const int32_t source = taps[k];
-        if (source >= 0) {
-            const float x = element_to_float(in[(int64_t)source * a.channels]);
-            const bool takes = pool_takes(winner < 0, x, value);
-            winner = takes ? source : winner;
-            value = takes ? x : value;
-        }
-    }
-    return winner;
-}
-
-template <typename E>
-SPIRA_KERNEL void __launch_bounds__(pool_grad_threads) pool_grad_kernel(pool_grad_args a) {
-    const int64_t at = (int64_t)blockIdx.x * pool_grad_threads + threadIdx.x;
-    const int64_t i = at / a.channels, c = at % a.channels;
-    if (i >= min_of(*a.count, a.capacity)) {
-        return;
-    }
-    float sum = 0;
-    for (int k = 0; k < a.volume; ++k) {
-        const int64_t o = a.back[i * a.volume + k];
-        if (o < 0) {
-            continue;
-        }
-        const int32_t *taps = a.map + o * a.volume;
-        const float grad = element_to_float(((const E *)a.out_grad)[o * a.channels + c]);
-        if (a.kind == pool_average) {
-            sum += pool_share(taps, a.volume, grad);
-        } else if (pool_winner(a, taps, (const E *)a.in + c) == i) {
-            sum += grad;
-        }
-    }
-    ((E *)a.in_grad)[at] = element_from_float<E>(sum);
-}
 
 // The gradient of `pool`: what each input of a maximum or an average gets.
 //
@@ -65,11 +21,49 @@ SPIRA_KERNEL void __launch_bounds__(pool_grad_threads) pool_grad_kernel(pool_gra
 template <numeric format = numeric_any>
 SPIRA_API status pool_grad(const pool_grad_args *args, cudaStream_t stream) {
     SPIRA_TRY(pool_grad_check(args));
-    const int64_t grid = ceil_div((int64_t)args->capacity * args->channels, pool_grad_threads);
-    SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "capacity * channels", grid);
+    const int64_t blocks = ceil_div((int64_t)args->capacity * args->channels, pool_threads);
+    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return kernel_launch(pool_grad_kernel<typename decltype(tag)::element>, (unsigned)grid,
-                             pool_grad_threads, 0, false, 1, stream, "pool_grad", *args);
+        return kernel_launch_plain(pool_grad_kernel<typename decltype(tag)::element>,
+                                   (unsigned)blocks, pool_threads, stream, "pool_grad", *args);
+    });
+}
+
+// Bytes of scratch for pool_global_grad. Of the pointers, only `layout` is read.
+template <typename W>
+SPIRA_API status pool_global_grad_workspace(const pool_global_grad_args<W> *args, size_t *bytes) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_TRY(word_check<W>(args->layout));
+    SPIRA_TRY(pool_batches_check(args->layout));
+    SPIRA_REQUIRE(args->channels >= 1, status_bad_size, "channels", args->channels);
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    workspace w = workspace_begin(nullptr);
+    pool_global_take(&w, args->layout->batches, args->channels, true);
+    *bytes = w.used;
+    return status_success();
+}
+
+// The gradient of `pool_global`.
+//
+// format   compiled for; numeric_any: all four, chosen by args->type
+//
+// inputs   args: see pool_global_grad_args; arrays in device memory
+//          scratch: pool_global_grad_workspace, aligned to 256
+// outputs  args->in_grad, rounded once; rows from the count on are not written
+// errors   null or misaligned pointers, sizes, scratch that is too small
+// Asynchronous, deterministic, equal to pool_global_grad_host; two launches, three of a maximum.
+template <typename W, numeric format = numeric_any>
+SPIRA_API status pool_global_grad(const pool_global_grad_args<W> *args, void *scratch,
+                                  size_t scratch_bytes, cudaStream_t stream) {
+    size_t needed;
+    SPIRA_TRY(pool_global_grad_check(args));
+    SPIRA_TRY(pool_global_grad_workspace(args, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    workspace w = workspace_begin(scratch);
+    const pool_global_places places =
+        pool_global_take(&w, args->layout->batches, args->channels, true);
+    return numeric_dispatch<format>(args->type, [&](auto tag) {
+        return pool_global_grad_start<W, typename decltype(tag)::element>(*args, places, stream);
     });
 }
 

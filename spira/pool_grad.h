@@ -1,8 +1,8 @@
-// spira/pool_grad.h: the gradient of local pooling over a kernel map.
+// spira/pool_grad.h: the gradients of local and global pooling.
 //
 // Of a maximum, the gradient of an output goes to the one source that `pool` takes: the first of
-// the largest in the order of the offsets, or the last NaN. Of an average, each source gets its
-// share.
+// the largest in the order of the offsets, or of the rows, or the last NaN. Of an average, each
+// source gets its share.
 #ifndef SPIRA_POOL_GRAD_H
 #define SPIRA_POOL_GRAD_H
 
@@ -27,32 +27,49 @@ struct pool_grad_args {
     void *in_grad; // [capacity, channels]
 };
 
-SPIRA_API status pool_grad_check(const pool_grad_args *a) {
-    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
-    SPIRA_REQUIRE(a->kind == pool_max || a->kind == pool_average, status_unsupported, "kind",
-                  a->kind);
-    SPIRA_REQUIRE(a->channels >= 1, status_bad_size, "channels", a->channels);
-    SPIRA_REQUIRE(a->volume >= 1 && a->volume <= kernel_volume_max, status_bad_size, "volume",
-                  a->volume);
+// The gradient of global pooling: likewise.
+template <typename W>
+struct pool_global_grad_args {
+    pool_kind kind;
+    numeric type;
+    const word_layout *layout; // on the host
+    voxel_set<W> set;          // the voxels of the features
+    int channels;
+    const void *in;       // [voxels, channels] of the layer; of an average it may be null
+    const void *out_grad; // [batches, channels]
+    void *in_grad;        // [set.capacity, channels]
+};
+
+// The features of both gradients.
+template <typename A>
+SPIRA_API status pool_grad_features_check(const A *a) {
     const size_t element = (size_t)numeric_size(a->type);
     if (a->kind == pool_max) {
         SPIRA_TRY(pointer_check(a->in, element, "in"));
     }
     SPIRA_TRY(pointer_check(a->out_grad, element, "out_grad"));
-    SPIRA_TRY(pointer_check(a->map, sizeof(int32_t), "map"));
-    SPIRA_TRY(pointer_check(a->back, sizeof(int32_t), "back"));
-    SPIRA_TRY(pointer_check(a->count, sizeof(int32_t), "count"));
-    SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
-                  a->capacity);
     SPIRA_TRY(pointer_check(a->in_grad, element, "in_grad"));
     SPIRA_REQUIRE(a->in_grad != a->in && a->in_grad != a->out_grad, status_unsupported,
                   "in_grad (overlaps an input)", 0);
     return status_success();
 }
 
+SPIRA_API status pool_grad_check(const pool_grad_args *a) {
+    SPIRA_TRY(pool_kind_check(a));
+    SPIRA_TRY(pool_map_check(a));
+    SPIRA_TRY(pointer_check(a->back, sizeof(int32_t), "back"));
+    return pool_grad_features_check(a);
+}
+
+template <typename W>
+SPIRA_API status pool_global_grad_check(const pool_global_grad_args<W> *a) {
+    SPIRA_TRY(pool_kind_check(a));
+    SPIRA_TRY(pool_set_check(a));
+    return pool_grad_features_check(a);
+}
+
 // Whether a further source with the value x takes the place of the largest one so far, as
-// pool_larger decides. first: there is none so far.
+// float_larger decides. first: there is none so far.
 SPIRA_BOTH bool pool_takes(bool first, float x, float value) {
     return first || float_is_nan(x) || (!float_is_nan(value) && x > value);
 }
@@ -111,6 +128,7 @@ SPIRA_API float pool_grad_value_host(const pool_grad_args *a, int64_t i, int c) 
 // inputs   args: see pool_grad_args; all arrays in host memory
 // outputs  args->in_grad; rows from the count on are not written
 SPIRA_API status pool_grad_host(const pool_grad_args *args) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     pool_grad_args a = *args;
     a.type = numeric_f32;
     SPIRA_TRY(pool_grad_check(&a));
@@ -119,6 +137,40 @@ SPIRA_API status pool_grad_host(const pool_grad_args *args) {
     for (int64_t i = 0; i < count; ++i) {
         for (int c = 0; c < a.channels; ++c) {
             ((float *)a.in_grad)[i * a.channels + c] = pool_grad_value_host(&a, i, c);
+        }
+    }
+    return status_success();
+}
+
+// The gradient of global pooling: the host loop of `pool_global_grad` (pool_grad.cuh), on
+// floats.
+//
+// inputs   args: see pool_global_grad_args; all arrays in host memory
+// outputs  args->in_grad; rows from the count on are not written
+template <typename W>
+SPIRA_API status pool_global_grad_host(const pool_global_grad_args<W> *args) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    pool_global_grad_args<W> a = *args;
+    a.type = numeric_f32;
+    SPIRA_TRY(pool_global_grad_check(&a));
+    const float *in = (const float *)a.in, *out_grad = (const float *)a.out_grad;
+    const int64_t channels = a.channels;
+    for (int64_t b = 0; b < a.layout->batches; ++b) {
+        int32_t first, last;
+        pool_batch_range(a.layout, a.set, (int)b, &first, &last);
+        for (int64_t c = 0; c < channels; ++c) {
+            const float grad = out_grad[b * channels + c];
+            int64_t winner = -1;
+            for (int64_t v = first; v < last && a.kind == pool_max; ++v) {
+                const float value = winner < 0 ? 0 : in[winner * channels + c];
+                winner = pool_takes(winner < 0, in[v * channels + c], value) ? v : winner;
+            }
+            for (int64_t v = first; v < last; ++v) {
+                const float share = grad / (float)(last - first);
+                ((float *)a.in_grad)[v * channels + c] = a.kind == pool_average ? share
+                                                         : v == winner          ? grad
+                                                                                : 0;
+            }
         }
     }
     return status_success();

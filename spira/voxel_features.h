@@ -99,14 +99,9 @@ SPIRA_API status voxel_features_check(const voxel_features_args<W> *args) {
 // after the other. A maximum follows the same order.
 enum { voxel_partials = 32, voxel_chunk = 256 };
 
-// NaN wins a maximum, as in the frameworks.
-SPIRA_BOTH float voxel_larger(float a, float b) {
-    return float_is_nan(a) ? a : float_is_nan(b) ? b : a > b ? a : b;
-}
-
 // What two values of a voxel become; `a` is of the earlier rows.
 SPIRA_BOTH float voxel_feature_join(voxel_feature kind, float a, float b) {
-    return kind == voxel_feature_mean ? a + b : kind == voxel_feature_max ? voxel_larger(b, a) : a;
+    return kind == voxel_feature_mean ? a + b : kind == voxel_feature_max ? float_larger(b, a) : a;
 }
 
 // The end of the computation. all: of all `count` rows that count.

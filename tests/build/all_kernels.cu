@@ -27,6 +27,7 @@ struct any_arguments {
     conv_hybrid_args hybrid;
     conv_grad_input_args input_grad;
     conv_grad_weight_args weight_grad;
+    pool_args pool;
     pool_grad_args pool_grad;
     voxel_features_grad_args features_grad;
     tune_args tune;
@@ -79,8 +80,9 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     net_run_args<W> run = {};
     run.input = set;
     SPIRA_TRY(net_run(&a->gpu, &a->plan, &run, a->stream));
-    return pool_global(pool_max, numeric_f32, &a->layout, set, a->map, 1, a->memory, a->memory,
-                       a->bytes, a->stream);
+    pool_global_args<W> global = {};
+    global.set = set;
+    return pool_global(&global, a->memory, a->bytes, a->stream);
 }
 
 // External linkage: the compiler must not drop what is called here.
@@ -109,8 +111,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         conv_grad_bias(&a->gpu, numeric_f32, a->memory, a->count, a->capacity, 1, a->worst,
                        a->memory, a->bytes, a->stream),
         tune_judge(&a->gpu, &a->tune, a->weight, a->map, 1, a->worst, a->stream),
-        pool(pool_max, numeric_f32, a->memory, 1, a->map, 27, a->count, a->capacity, a->memory,
-             a->stream),
+        pool(&a->pool, a->stream),
         pool_grad(&a->pool_grad, a->stream),
         voxel_features_grad(&a->features_grad, a->stream),
         join_sum(&a->gpu, &a->sums, a->stream),

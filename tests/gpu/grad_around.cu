@@ -2,7 +2,6 @@
 // GPU, against the host loops.
 #include "../../spira/dense_grad.cuh"
 #include "../../spira/join_grad.cuh"
-#include "../../spira/pool_global_grad.cuh"
 #include "../../spira/pool_grad.cuh"
 #include "../../spira/voxel_features_grad.cuh"
 #include "../support/dense_problems.h"

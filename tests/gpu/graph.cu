@@ -241,10 +241,16 @@ status network_run(const network<W> *n, cudaStream_t s) {
     SPIRA_TRY(conv(gpu(), &n->down, s));
     SPIRA_TRY(conv(gpu(), &n->up, s));
     SPIRA_TRY(conv(gpu(), &n->last, s));
-    SPIRA_TRY(pool(pool_max, n->type, n->last_out, last_channels, n->map[map_down].os, 8,
-                   n->coarse.count, coarse_most, n->pooled, s));
-    return pool_global<W>(pool_average, n->type, &n->layout, n->coarse, n->pooled, last_channels,
-                          n->global, n->scratch, n->scratch_bytes, s);
+    pool_args local = {pool_max, n->type, last_channels, 8};
+    local.in = n->last_out;
+    local.map = n->map[map_down].os;
+    local.count = n->coarse.count;
+    local.capacity = coarse_most;
+    local.out = n->pooled;
+    SPIRA_TRY(pool(&local, s));
+    const pool_global_args<W> global = {pool_average,  n->type,   &n->layout, n->coarse,
+                                        last_channels, n->pooled, n->global};
+    return pool_global(&global, n->scratch, n->scratch_bytes, s);
 }
 
 // ---- scenes -------------------------------------------------------------------------------------

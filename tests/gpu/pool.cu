@@ -119,8 +119,9 @@ std::vector<float> problem_run(const problem *p) {
     std::vector<char> bytes[2];
     for (int run = 0; run < 2; ++run) {
         out[run] = device_new<char>(before + total);
-        CHECK_OK(pool(p->kind, p->type, in, p->channels, map, p->volume, count, p->capacity,
-                      out[run] + before, stream_get()));
+        const pool_args args = {p->kind, p->type, p->channels, p->volume,        in,
+                                map,     count,   p->capacity, out[run] + before};
+        CHECK_OK(pool(&args, stream_get()));
         bytes[run].resize((size_t)used);
         device_copy_out(bytes[run].data(), out[run] + before, used);
         CHECK(device_untouched(out[run], 0, before));
@@ -148,8 +149,9 @@ bool problem_check(const problem *p, int line = __builtin_LINE()) {
     if (p->outputs > 0 && (p->type == numeric_f32 || p->type == numeric_tf32)) {
         // In fp32 the host loop gives the very same bits: the taps are added in order.
         std::vector<float> host(out.size());
-        CHECK_OK(pool_host(p->kind, p->in.data(), p->channels, p->map.data(), p->volume, p->outputs,
-                           host.data()));
+        const pool_args args = {p->kind,       p->type,     p->channels, p->volume,  p->in.data(),
+                                p->map.data(), &p->outputs, p->capacity, host.data()};
+        CHECK_OK(pool_host(&args));
         test_check(same_floats(host, out), __FILE__, line, label);
     }
     return problem_judge(p, out, line);
@@ -298,8 +300,8 @@ std::vector<float> globals_run(const globals *g, int32_t room) {
     char *out = nullptr;
     for (std::vector<char> &stored : got) {
         out = device_new<char>(total); // all of it is written: also batches without voxels
-        CHECK_OK(pool_global<W>(g->kind, g->type, &layout, set, in, g->channels, out, scratch,
-                                bytes, stream_get()));
+        const pool_global_args<W> args = {g->kind, g->type, &layout, set, g->channels, in, out};
+        CHECK_OK(pool_global(&args, scratch, bytes, stream_get()));
         stored.resize((size_t)total);
         device_copy_out(stored.data(), out, total);
     }
@@ -392,29 +394,30 @@ DEVICE_TEST(gpu_pool_refuses) {
     const int32_t *count = device_upload(&two, 1);
     int32_t *map = device_zeros<int32_t>(16);
     float *in = device_zeros<float>(16), *out = device_new<float>(16);
-    auto start = [&](pool_kind kind, numeric type, const void *from, int channels, const int32_t *m,
-                     int volume, const int32_t *n, int32_t capacity, void *to) {
-        return pool(kind, type, from, channels, m, volume, n, capacity, to, stream_get());
+    const pool_args good = {pool_max, numeric_f32, 4, 8, in, map, count, 2, out};
+    const auto refuses = [&](status_code code, auto spoil) {
+        pool_args a = good;
+        spoil(&a);
+        CHECK_STATUS(pool(&a, stream_get()), code);
     };
-    const numeric f = numeric_f32;
-    const pool_kind kind = pool_max;
-    CHECK_STATUS(start(kind, f, nullptr, 4, map, 8, count, 2, out), status_null_pointer);
-    CHECK_STATUS(start(kind, f, in, 4, nullptr, 8, count, 2, out), status_null_pointer);
-    CHECK_STATUS(start(kind, f, in, 4, map, 8, nullptr, 2, out), status_null_pointer);
-    CHECK_STATUS(start(kind, f, in, 4, map, 8, count, 2, nullptr), status_null_pointer);
-    CHECK_STATUS(start((pool_kind)2, f, in, 4, map, 8, count, 2, out), status_unsupported);
-    CHECK_STATUS(start(kind, f, in, 4, map, 8, count, 2, in), status_unsupported);
-    CHECK_STATUS(start(kind, f, (char *)in + 2, 4, map, 8, count, 2, out), status_alignment);
-    CHECK_STATUS(start(kind, numeric_f16, in, 4, map, 8, count, 2, (char *)out + 1),
-                 status_alignment);
-    CHECK_STATUS(start(kind, (numeric)4, in, 4, map, 8, count, 2, out), status_unsupported);
-    CHECK_STATUS(start(kind, f, in, 0, map, 8, count, 2, out), status_bad_size);
-    CHECK_STATUS(start(kind, f, in, -1, map, 8, count, 2, out), status_bad_size);
-    CHECK_STATUS(start(kind, f, in, 4, map, 0, count, 2, out), status_bad_size);
-    CHECK_STATUS(start(kind, f, in, 4, map, -8, count, 2, out), status_bad_size);
-    CHECK_STATUS(start(kind, f, in, 4, map, 1 << 20, count, 2, out), status_bad_size);
-    CHECK_STATUS(start(kind, f, in, 4, map, 8, count, 0, out), status_bad_size);
-    CHECK_STATUS(start(kind, f, in, 4, map, 8, count, -2, out), status_bad_size);
+    refuses(status_null_pointer, [](pool_args *a) { a->in = nullptr; });
+    refuses(status_null_pointer, [](pool_args *a) { a->map = nullptr; });
+    refuses(status_null_pointer, [](pool_args *a) { a->count = nullptr; });
+    refuses(status_null_pointer, [](pool_args *a) { a->out = nullptr; });
+    refuses(status_unsupported, [](pool_args *a) { a->kind = (pool_kind)2; });
+    refuses(status_unsupported, [](pool_args *a) { a->out = (void *)a->in; });
+    refuses(status_unsupported, [](pool_args *a) { a->type = (numeric)4; });
+    refuses(status_alignment, [](pool_args *a) { a->in = (char *)a->in + 2; });
+    refuses(status_alignment, [](pool_args *a) {
+        a->type = numeric_f16;
+        a->out = (char *)a->out + 1;
+    });
+    for (int bad : {0, -2}) {
+        refuses(status_bad_size, [=](pool_args *a) { a->channels = bad; });
+        refuses(status_bad_size, [=](pool_args *a) { a->volume = bad; });
+        refuses(status_bad_size, [=](pool_args *a) { a->capacity = bad; });
+    }
+    refuses(status_bad_size, [](pool_args *a) { a->volume = 1 << 20; });
     CHECK(device_untouched(out, 0, 16));
 }
 
@@ -429,32 +432,26 @@ DEVICE_TEST(gpu_pool_global_refuses) {
     CHECK_OK(pool_global_workspace(&layout, 4, &n));
     REQUIRE(n > 0);
     char *scratch = device_new<char>((int64_t)n);
-    auto start = [&](pool_kind kind, numeric type, const word_layout *l, voxel_set<uint32_t> s,
-                     const void *from, int channels, void *to, void *work, size_t bytes) {
-        return pool_global<uint32_t>(kind, type, l, s, from, channels, to, work, bytes,
-                                     stream_get());
+    typedef pool_global_args<uint32_t> args;
+    const args good = {pool_max, numeric_f32, &layout, set, 4, in, out};
+    const auto refuses = [&](status_code code, auto spoil) {
+        args a = good;
+        spoil(&a);
+        CHECK_STATUS(pool_global(&a, scratch, n, stream_get()), code);
     };
-    const numeric f = numeric_f32;
-    const pool_kind k = pool_max;
-    CHECK_STATUS(start(k, f, nullptr, set, in, 4, out, scratch, n), status_null_pointer);
-    CHECK_STATUS(start(k, f, &wide, set, in, 4, out, scratch, n), status_unsupported);
-    CHECK_STATUS(start(k, f, &layout, set, nullptr, 4, out, scratch, n), status_null_pointer);
-    CHECK_STATUS(start(k, f, &layout, set, in, 4, nullptr, scratch, n), status_null_pointer);
-    CHECK_STATUS(start(k, f, &layout, set, in, 4, out, nullptr, n), status_null_pointer);
-    CHECK_STATUS(start(k, f, &layout, set, in, 4, out, scratch, n - 1), status_workspace);
-    CHECK_STATUS(start(k, f, &layout, set, in, 4, out, scratch + 1, n), status_alignment);
-    CHECK_STATUS(start(k, f, &layout, set, in, 0, out, scratch, n), status_bad_size);
-    CHECK_STATUS(start((pool_kind)-1, f, &layout, set, in, 4, out, scratch, n), status_unsupported);
-    CHECK_STATUS(start(k, (numeric)-1, &layout, set, in, 4, out, scratch, n), status_unsupported);
-    voxel_set<uint32_t> bad = set;
-    bad.words = nullptr;
-    CHECK_STATUS(start(k, f, &layout, bad, in, 4, out, scratch, n), status_null_pointer);
-    bad = set;
-    bad.count = nullptr;
-    CHECK_STATUS(start(k, f, &layout, bad, in, 4, out, scratch, n), status_null_pointer);
-    bad = set;
-    bad.capacity = 0;
-    CHECK_STATUS(start(k, f, &layout, bad, in, 4, out, scratch, n), status_bad_size);
+    refuses(status_null_pointer, [](args *a) { a->layout = nullptr; });
+    refuses(status_unsupported, [&](args *a) { a->layout = &wide; });
+    refuses(status_null_pointer, [](args *a) { a->in = nullptr; });
+    refuses(status_null_pointer, [](args *a) { a->out = nullptr; });
+    refuses(status_bad_size, [](args *a) { a->channels = 0; });
+    refuses(status_unsupported, [](args *a) { a->kind = (pool_kind)-1; });
+    refuses(status_unsupported, [](args *a) { a->type = (numeric)-1; });
+    refuses(status_null_pointer, [](args *a) { a->set.words = nullptr; });
+    refuses(status_null_pointer, [](args *a) { a->set.count = nullptr; });
+    refuses(status_bad_size, [](args *a) { a->set.capacity = 0; });
+    CHECK_STATUS(pool_global(&good, nullptr, n, stream_get()), status_null_pointer);
+    CHECK_STATUS(pool_global(&good, scratch, n - 1, stream_get()), status_workspace);
+    CHECK_STATUS(pool_global(&good, scratch + 1, n, stream_get()), status_alignment);
     CHECK_STATUS(pool_global_workspace(nullptr, 4, &n), status_null_pointer);
     CHECK_STATUS(pool_global_workspace(&layout, 4, nullptr), status_null_pointer);
     CHECK_STATUS(pool_global_workspace(&layout, 0, &n), status_bad_size);

@@ -5,13 +5,8 @@
 
 #include "../support/devices.h"
 
-inline float __fdiv_rn(float a, float b) {
-    return a / b;
-}
-
 #include "../../spira/dense_grad.cuh"
 #include "../../spira/join_grad.cuh"
-#include "../../spira/pool_global_grad.cuh"
 #include "../../spira/pool_grad.cuh"
 #include "../../spira/voxel_features_grad.cuh"
 

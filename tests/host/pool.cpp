@@ -1,7 +1,8 @@
 // tests/host/pool.cpp: pool.h.
+#include "../support/emulate_numeric.h"
 #include "../support/reference.h"
 
-#include "../../spira/pool.h"
+#include "../../spira/pool.cuh"
 
 using namespace spira;
 
@@ -21,7 +22,9 @@ TEST(pool_local) {
             map[j] = there ? random_int(&r, 0, inputs - 1) : -1;
         }
         for (pool_kind kind : {pool_max, pool_average}) {
-            REQUIRE_OK(pool_host(kind, in, channels, map, volume, outputs, out));
+            const pool_args args = {kind,     numeric_f32,          channels, volume, in, map,
+                                    &outputs, std::max(outputs, 1), out};
+            REQUIRE_OK(pool_host(&args));
             for (int32_t o = 0; o < outputs; ++o) {
                 for (int c = 0; c < channels; ++c) {
                     double largest = -INFINITY, sum = 0, taps = 0;
@@ -43,11 +46,12 @@ TEST(pool_local) {
     }
 }
 
-TEST(pool_larger_keeps_nan) {
-    CHECK_EQUAL(pool_larger(1, 2), 2.0f);
-    CHECK_EQUAL(pool_larger(2, 1), 2.0f);
-    CHECK_EQUAL(pool_larger(-INFINITY, -3), -3.0f);
-    CHECK(isnan(pool_larger(NAN, 1)) && isnan(pool_larger(1, NAN)) && isnan(pool_larger(NAN, NAN)));
+TEST(float_larger_keeps_nan) {
+    CHECK_EQUAL(float_larger(1, 2), 2.0f);
+    CHECK_EQUAL(float_larger(2, 1), 2.0f);
+    CHECK_EQUAL(float_larger(-INFINITY, -3), -3.0f);
+    CHECK(isnan(float_larger(NAN, 1)) && isnan(float_larger(1, NAN)) &&
+          isnan(float_larger(NAN, NAN)));
 }
 
 TEST(pool_local_shows_nan) {
@@ -55,7 +59,9 @@ TEST(pool_local_shows_nan) {
     const int32_t map[] = {0, 1, 2, 2, 0, 1, 0, 2, 1, 1, 0, -1};
     float out[8];
     for (pool_kind kind : {pool_max, pool_average}) { // in [3, 2]: NaN in row 1, channel 0
-        REQUIRE_OK(pool_host(kind, in, 2, map, 3, 4, out));
+        const int32_t four = 4;
+        const pool_args args = {kind, numeric_f32, 2, 3, in, map, &four, 4, out};
+        REQUIRE_OK(pool_host(&args));
         for (int o = 0; o < 4; ++o) {
             CHECK(isnan(out[2 * o]));
             CHECK_EQUAL(out[2 * o + 1], o < 3 ? INFINITY : kind == pool_max ? 3.0f : 2.5f);
@@ -63,11 +69,27 @@ TEST(pool_local_shows_nan) {
     }
 }
 
+// The kernels of global pooling, with the host's threads: maxima to the bit, averages to a few.
+template <typename W>
+static void check_emulated(pool_global_args<W> args, uint64_t seed) {
+    const std::vector<float> host((const float *)args.out,
+                                  (const float *)args.out + args.layout->batches * args.channels);
+    size_t bytes = 0;
+    CHECK_OK(pool_global_workspace(args.layout, args.channels, &bytes));
+    float *out = guarded_new<float>((int64_t)host.size());
+    args.out = out;
+    emulate::seed = seed;
+    CHECK_OK(pool_global(&args, guarded_new<char>((int64_t)bytes), bytes, nullptr));
+    for (size_t i = 0; i < host.size(); ++i) {
+        CHECK(fabsf(out[i] - host[i]) <= (args.kind == pool_max ? 0 : 1e-5f));
+    }
+}
+
 template <typename W>
 static void check_global(uint64_t seed) {
     random_state r = random_make(seed);
     for (int i = 0; i < 60; ++i) {
-        int batches = random_int(&r, 1, 9), channels = random_int(&r, 1, 7);
+        int batches = random_int(&r, 1, i % 20 ? 9 : 3), channels = random_int(&r, 1, 7);
         triple lo = {-3, 0, 2}, hi = {3, 4, 5};
         word_layout l = reference_layout<W>(lo, hi, batches, {1, 1, 1}, {1, 1, 1});
         int32_t capacity = random_int(&r, 1, 200);
@@ -85,7 +107,11 @@ static void check_global(uint64_t seed) {
         reference_random_values(&r, numeric_f32, 2, (int64_t)count * channels, in);
         voxel_set<W> set = {words, &count, capacity};
         for (pool_kind kind : {pool_max, pool_average}) {
-            REQUIRE_OK(pool_global_host(kind, &l, set, in, channels, out));
+            const pool_global_args<W> args = {kind, numeric_f32, &l, set, channels, in, out};
+            REQUIRE_OK(pool_global_host(&args));
+            if (i % 20 == 0) {
+                check_emulated(args, seed + (uint64_t)i);
+            }
             for (int j = 0; j < batches * channels; ++j) {
                 double largest = -INFINITY, sum = 0, rows = 0;
                 for (int32_t v = 0; v < count; ++v) {
@@ -122,12 +148,13 @@ TEST(pool_global_shows_nan_and_takes_nothing) {
     for (pool_kind kind : {pool_max, pool_average}) {
         count = 4;
         voxel_set<uint32_t> set = {words, &count, 4};
-        REQUIRE_OK(pool_global_host(kind, &l, set, in, 1, out));
+        const pool_global_args<uint32_t> args = {kind, numeric_f32, &l, set, 1, in, out};
+        REQUIRE_OK(pool_global_host(&args));
         CHECK(isnan(out[0]));
         CHECK_EQUAL(out[1], kind == pool_max ? 3.0f : 2.5f);
         CHECK_EQUAL(out[2], 0.0f);
         count = 0;
-        REQUIRE_OK(pool_global_host(kind, &l, set, in, 1, out));
+        REQUIRE_OK(pool_global_host(&args));
         CHECK(out[0] == 0 && out[1] == 0 && out[2] == 0);
     }
 }
@@ -139,10 +166,12 @@ TEST(pool_batch_range_is_exact) {
     for (int i = 0; i < 6; ++i) {
         words[i] = word_pack<uint32_t>(&l, {batch[i], i, i, i});
     }
+    int32_t count = 6;
+    const voxel_set<uint32_t> set = {words, &count, 6};
     const int32_t edges[5] = {0, 2, 2, 5, 6};
     for (int b = 0; b < 4; ++b) {
         int32_t first, last;
-        pool_batch_range(&l, words, 6, b, &first, &last);
+        pool_batch_range(&l, set, b, &first, &last);
         CHECK_EQUAL(first, edges[b]);
         CHECK_EQUAL(last, edges[b + 1]);
     }
@@ -150,29 +179,42 @@ TEST(pool_batch_range_is_exact) {
 
 TEST(pool_refuses) {
     float in[4] = {}, out[4];
-    const int32_t map[2] = {0, 1};
-    CHECK_OK(pool_host(pool_max, in, 2, map, 1, 2, out));
-    CHECK_STATUS(pool_host(pool_max, nullptr, 2, map, 1, 2, out), status_null_pointer);
-    CHECK_STATUS(pool_host(pool_max, in, 2, nullptr, 1, 2, out), status_null_pointer);
-    CHECK_STATUS(pool_host(pool_max, in, 2, map, 1, 2, nullptr), status_null_pointer);
-    CHECK_STATUS(pool_host(pool_max, in, 2, map, 1, 2, in), status_unsupported);
-    CHECK_STATUS(pool_host(pool_max, in, 0, map, 1, 2, out), status_bad_size);
-    CHECK_STATUS(pool_host((pool_kind)2, in, 2, map, 1, 2, out), status_unsupported);
-    CHECK_STATUS(pool_host((pool_kind)-1, in, 2, map, 1, 2, out), status_unsupported);
-    CHECK_STATUS(pool_host(pool_max, in, -2, map, 1, 2, out), status_bad_size);
-    CHECK_STATUS(pool_host(pool_max, in, 2, map, 0, 2, out), status_bad_size);
+    const int32_t map[2] = {0, 1}, two = 2;
+    const pool_args good = {pool_max, numeric_f32, 2, 1, in, map, &two, 2, out};
+    CHECK_OK(pool_host(&good));
+    const auto refuses = [&](status_code code, auto spoil) {
+        pool_args a = good;
+        spoil(&a);
+        CHECK_STATUS(pool_host(&a), code);
+    };
+    refuses(status_null_pointer, [](pool_args *a) { a->in = nullptr; });
+    refuses(status_null_pointer, [](pool_args *a) { a->map = nullptr; });
+    refuses(status_null_pointer, [](pool_args *a) { a->out = nullptr; });
+    refuses(status_unsupported, [](pool_args *a) { a->out = (void *)a->in; });
+    for (int kind : {2, -1}) {
+        refuses(status_unsupported, [=](pool_args *a) { a->kind = (pool_kind)kind; });
+    }
+    for (int channels : {0, -2}) {
+        refuses(status_bad_size, [=](pool_args *a) { a->channels = channels; });
+    }
+    refuses(status_bad_size, [](pool_args *a) { a->volume = 0; });
 
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
     word_layout wide = word_widen(l);
     uint32_t words[1] = {word_pack<uint32_t>(&l, {0, 1, 2, 3})};
     int32_t count = 1;
-    voxel_set<uint32_t> set = {words, &count, 1}, none = {nullptr, &count, 1};
-    CHECK_OK(pool_global_host(pool_max, &l, set, in, 2, out));
-    CHECK_STATUS(pool_global_host(pool_max, &l, none, in, 2, out), status_null_pointer);
-    CHECK_STATUS(pool_global_host<uint32_t>(pool_max, nullptr, set, in, 2, out),
-                 status_null_pointer);
-    CHECK_STATUS(pool_global_host(pool_max, &wide, set, in, 2, out), status_unsupported);
-    CHECK_STATUS(pool_global_host(pool_max, &l, set, nullptr, 2, out), status_null_pointer);
-    CHECK_STATUS(pool_global_host(pool_max, &l, set, in, 2, nullptr), status_null_pointer);
-    CHECK_STATUS(pool_global_host(pool_max, &l, set, in, 0, out), status_bad_size);
+    typedef pool_global_args<uint32_t> args;
+    const args global = {pool_max, numeric_f32, &l, {words, &count, 1}, 2, in, out};
+    CHECK_OK(pool_global_host(&global));
+    const auto global_refuses = [&](status_code code, auto spoil) {
+        args a = global;
+        spoil(&a);
+        CHECK_STATUS(pool_global_host(&a), code);
+    };
+    global_refuses(status_null_pointer, [](args *a) { a->set.words = nullptr; });
+    global_refuses(status_null_pointer, [](args *a) { a->layout = nullptr; });
+    global_refuses(status_unsupported, [&](args *a) { a->layout = &wide; });
+    global_refuses(status_null_pointer, [](args *a) { a->in = nullptr; });
+    global_refuses(status_null_pointer, [](args *a) { a->out = nullptr; });
+    global_refuses(status_bad_size, [](args *a) { a->channels = 0; });
 }

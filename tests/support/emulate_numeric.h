@@ -5,6 +5,10 @@
 
 #include "emulate_hopper.h"
 
+inline float __fdiv_rn(float a, float b) {
+    return a / b;
+}
+
 namespace spira {
 
 inline float element_to_float(float f) {

@@ -155,9 +155,7 @@ status bias_grad_bytes(const spira::device_info *info, int cout, size_t *bytes);
 status bias_grad(const spira::device_info *info, spira::numeric type, const void *out_grad,
                  const int32_t *count, int32_t capacity, int cout, float *bias_grad, void *scratch,
                  size_t scratch_bytes, stream_ref stream);
-status pool(spira::pool_kind kind, spira::numeric type, const void *in, int channels,
-            const int32_t *map, int volume, const int32_t *count, int32_t capacity, void *out,
-            stream_ref stream);
+status pool(const spira::pool_args *args, stream_ref stream);
 status pool_grad(const spira::pool_grad_args *args, stream_ref stream);
 
 status dense(const spira::device_info *info, const dense_job *job, stream_ref stream);

@@ -101,20 +101,29 @@ Tensor pool(const Tensor &features, const Tensor &map, const optional<Tensor> &,
     if (!rows || !in.size(0)) {
         return out.zero_();
     }
+    spira::pool_args a = {};
+    a.kind = (spira::pool_kind)kind;
+    a.type = type;
+    a.channels = channels;
+    a.volume = volume;
+    a.map = map.data_ptr<int32_t>();
+    a.capacity = rows;
     if (in.is_cpu()) {
         const Tensor x = in.to(at::kFloat);
         Tensor y = at::zeros({rows, channels}, x.options());
-        require(spira::pool_host((spira::pool_kind)kind, x.data_ptr<float>(), channels,
-                                 map.data_ptr<int32_t>(), volume, count_host(count, rows),
-                                 y.data_ptr<float>()));
+        const int32_t outputs = count_host(count, rows);
+        a.in = x.data_ptr<float>();
+        a.count = &outputs;
+        a.out = y.data_ptr<float>();
+        require(spira::pool_host(&a));
         return y.to(in.scalar_type());
     }
-    (void)type;
 #ifdef SPIRA_TORCH_CUDA
     const cuda_scope scope(in);
-    require(gpu::pool((spira::pool_kind)kind, type, in.data_ptr(), channels,
-                      map.data_ptr<int32_t>(), volume, count.data_ptr<int32_t>(), rows,
-                      out.data_ptr(), scope.stream));
+    a.in = in.data_ptr();
+    a.count = count.data_ptr<int32_t>();
+    a.out = out.data_ptr();
+    require(gpu::pool(&a, scope.stream));
     if (flags & flag_padded) {
         clear_tail(out, count);
     }

@@ -16,19 +16,29 @@ SPIRA_API status net_op_shape(net_op_pool, net_plan *p, int i) {
                                       : net_op_shape(net_op_base(), p, i);
 }
 
-SPIRA_API pool_kind net_pool_kind(const net_layer *l) {
-    return l->op == net_pool_max ? pool_max : pool_average;
+template <typename W>
+SPIRA_API pool_args net_pool_args(const net_plan *p, int layer, const net_run_args<W> *run) {
+    const net_layer *l = &p->layers[layer];
+    const net_step *step = &p->step[layer];
+    const voxel_set<W> outputs = net_voxels(p, step->set, run->input, run->memory);
+    pool_args args = {};
+    args.kind = l->op == net_pool_max ? pool_max : pool_average;
+    args.type = step->type;
+    args.channels = step->channels;
+    args.volume = step->shape.volume;
+    args.in = net_features_of(p, net_number(l->source), run->features, run->memory);
+    args.map = net_map_of(p, layer, run->memory);
+    args.count = outputs.count;
+    args.capacity = outputs.capacity;
+    args.out = net_target(p, layer, run);
+    return args;
 }
 
 template <typename W>
 SPIRA_API status net_op_run_host(net_op_pool, const net_plan *p, int i,
                                  const net_run_args<W> *run) {
-    const net_layer *l = &p->layers[i];
-    const net_step *step = &p->step[i];
-    const void *in = net_features_of(p, net_number(l->source), run->features, run->memory);
-    return pool_host(net_pool_kind(l), (const float *)in, step->channels,
-                     net_map_of(p, i, run->memory), step->shape.volume,
-                     net_voxels_count(p, step->set, run), (float *)net_target(p, i, run));
+    const pool_args args = net_pool_args(p, i, run);
+    return pool_host(&args);
 }
 
 } // namespace spira

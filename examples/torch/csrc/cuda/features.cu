@@ -63,10 +63,8 @@ status bias_grad(const spira::device_info *info, spira::numeric type, const void
 
 // ---- pooling ------------------------------------------------------------------------------------
 
-status pool(spira::pool_kind kind, spira::numeric type, const void *in, int channels,
-            const int32_t *map, int volume, const int32_t *count, int32_t capacity, void *out,
-            stream_ref stream) {
-    return spira::pool(kind, type, in, channels, map, volume, count, capacity, out, stream);
+status pool(const spira::pool_args *args, stream_ref stream) {
+    return spira::pool(args, stream);
 }
 
 status pool_grad(const spira::pool_grad_args *args, stream_ref stream) {

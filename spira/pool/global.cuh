@@ -1,0 +1,226 @@
+// spira/pool/global.cuh: the kernels of global pooling and of its gradient.
+//
+// The rows of a batch index are cut into parts. A thread block reduces a part, then one reduces the
+// results of all parts. The threads of a block are columns (channels) and lanes: a lane takes every
+// lanes-th row, and the results of the lanes are reduced in order. Of an average, a result is a sum
+// in fp32; of a maximum, the row of the largest value.
+#ifndef SPIRA_POOL_GLOBAL_CUH
+#define SPIRA_POOL_GLOBAL_CUH
+
+#include "../base/launch.cuh"
+#include "../numeric.cuh"
+#include "../pool_grad.h"
+#include "../workspace.h"
+
+namespace spira {
+
+enum { pool_parts = 128, pool_global_threads = 256 };
+
+// What the kernels hand on.
+struct pool_global_places {
+    int32_t *part;   // [batches, pool_parts, channels] a sum (its bits), or a row or -1
+    int32_t *winner; // [batches, channels] of a gradient: the row of the maximum, or -1
+    int32_t *voxels; // [batches] of a gradient
+};
+
+// grad: with what a gradient needs.
+SPIRA_API pool_global_places pool_global_take(workspace *w, int batches, int channels, bool grad) {
+    const int64_t rows = (int64_t)batches * channels;
+    pool_global_places p = {};
+    p.part = workspace_take<int32_t>(w, rows * pool_parts);
+    p.winner = workspace_take<int32_t>(w, grad ? rows : 0);
+    p.voxels = workspace_take<int32_t>(w, grad ? batches : 0);
+    return p;
+}
+
+// The result of the rows so far: `value` is their sum, or the largest of them, which is of `row`.
+struct pool_result {
+    float value;
+    int32_t row; // of a maximum; -1: none yet
+};
+
+// Adds another result. The order of the maxima does not matter: the first of equal rows wins, and
+// the last NaN.
+SPIRA_DEVICE pool_result pool_result_add(pool_kind kind, pool_result a, pool_result b) {
+    if (kind == pool_average) {
+        return {a.value + b.value, -1};
+    }
+    const bool nan = float_is_nan(b.value), other_nan = float_is_nan(a.value);
+    const bool takes =
+        nan ? !other_nan || b.row > a.row
+            : !other_nan && (b.value > a.value || (b.value == a.value && b.row < a.row));
+    return b.row >= 0 && (a.row < 0 || takes) ? b : a;
+}
+
+template <typename E>
+SPIRA_DEVICE pool_result pool_result_of_row(const E *in, int channels, int32_t row, int c) {
+    const float x = row < 0 ? 0.0f : element_to_float(in[(int64_t)row * channels + c]);
+    return {x, row};
+}
+
+// Reduces results [0, count) of a channel by the lanes of a thread block. result(i): the i-th, for
+// the thread's own channel. Returns the result to lane 0.
+template <typename F>
+SPIRA_DEVICE pool_result pool_reduce(pool_kind kind, int columns, int64_t count, F result) {
+    __shared__ pool_result lanes_results[pool_global_threads];
+    const int lanes = pool_global_threads / columns, lane = (int)threadIdx.x / columns;
+    pool_result all = {0, -1};
+#pragma unroll 4
+    for (int64_t i = lane; i < count; i += lanes) {
+        all = pool_result_add(kind, all, result(i));
+    }
+    lanes_results[threadIdx.x] = all;
+    __syncthreads();
+    for (int other = 1; other < lanes && lane == 0; ++other) {
+        all = pool_result_add(kind, all, lanes_results[other * columns + (int)threadIdx.x]);
+    }
+    __syncthreads(); // before the next channels
+    return all;
+}
+
+// Columns of a thread block: a power of two.
+SPIRA_BOTH int pool_columns(int channels) {
+    int columns = 1;
+    while (columns < channels && columns < pool_global_threads) {
+        columns *= 2;
+    }
+    return columns;
+}
+
+// The result of a part. Thread blocks: x parts, y batch indices. A: pool_global_args or
+// pool_global_grad_args.
+template <typename E, typename A>
+SPIRA_KERNEL void __launch_bounds__(pool_global_threads)
+    pool_part_kernel(A a, word_layout layout, pool_global_places p) {
+    int32_t first, last;
+    pool_batch_range(&layout, a.set, (int)blockIdx.y, &first, &last);
+    const int64_t length = ceil_div(last - first, pool_parts);
+    const int64_t begin = min_of(first + blockIdx.x * length, last);
+    const int64_t count = min_of(begin + length, last) - begin;
+    const int columns = pool_columns(a.channels), column = (int)threadIdx.x % columns;
+    for (int at = 0; at < a.channels; at += columns) {
+        const int c = (int)min_of(at + column, a.channels - 1);
+        const pool_result all = pool_reduce(a.kind, columns, count, [&](int64_t i) {
+            return pool_result_of_row((const E *)a.in, a.channels, (int32_t)(begin + i), c);
+        });
+        if ((int)threadIdx.x < columns && at + column < a.channels) {
+            p.part[((int64_t)blockIdx.y * pool_parts + blockIdx.x) * a.channels + c] =
+                a.kind == pool_max ? all.row : (int32_t)float_bits(all.value);
+        }
+    }
+}
+
+// The result of a batch index. Thread blocks: x columns, y batch indices. finish(c, result, voxels)
+// takes it.
+template <typename E, typename A, typename F>
+SPIRA_DEVICE void pool_join(const A &a, const word_layout &layout, const pool_global_places &p,
+                            F finish) {
+    int32_t first, last;
+    pool_batch_range(&layout, a.set, (int)blockIdx.y, &first, &last);
+    const int columns = pool_columns(a.channels), column = (int)threadIdx.x % columns;
+    const int c = (int)min_of((int)blockIdx.x * columns + column, a.channels - 1);
+    const int32_t *part = p.part + (int64_t)blockIdx.y * pool_parts * a.channels + c;
+    const pool_result all = pool_reduce(a.kind, columns, pool_parts, [&](int64_t i) {
+        const int32_t own = part[i * a.channels];
+        return a.kind == pool_max ? pool_result_of_row((const E *)a.in, a.channels, own, c)
+                                  : pool_result{float_from_bits((uint32_t)own), -1};
+    });
+    if ((int)threadIdx.x < columns && (int)blockIdx.x * columns + column < a.channels) {
+        finish(c, all, last - first);
+    }
+}
+
+template <typename W, typename E>
+SPIRA_KERNEL void __launch_bounds__(pool_global_threads)
+    pool_join_kernel(pool_global_args<W> a, word_layout layout, pool_global_places p) {
+    pool_join<E>(a, layout, p, [&](int c, pool_result all, int32_t voxels) {
+        const bool mean = a.kind == pool_average && voxels > 0;
+        ((E *)a.out)[(int64_t)blockIdx.y * a.channels + c] =
+            element_from_float<E>(mean ? __fdiv_rn(all.value, (float)voxels) : all.value);
+    });
+}
+
+// ---- the gradient -------------------------------------------------------------------------------
+
+// The winner of a batch index, and its voxels.
+template <typename W, typename E>
+SPIRA_KERNEL void __launch_bounds__(pool_global_threads)
+    pool_winner_kernel(pool_global_grad_args<W> a, word_layout layout, pool_global_places p) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        int32_t first, last;
+        pool_batch_range(&layout, a.set, (int)blockIdx.y, &first, &last);
+        p.voxels[blockIdx.y] = last - first;
+    }
+    if (a.kind == pool_max) {
+        pool_join<E>(a, layout, p, [&](int c, pool_result all, int32_t) {
+            p.winner[(int64_t)blockIdx.y * a.channels + c] = all.row;
+        });
+    }
+}
+
+template <typename W, typename E>
+SPIRA_KERNEL void __launch_bounds__(pool_global_threads)
+    pool_global_grad_kernel(pool_global_grad_args<W> a, word_layout layout, pool_global_places p) {
+    const int64_t at = (int64_t)blockIdx.x * pool_global_threads + threadIdx.x;
+    const int64_t v = at / a.channels, c = at % a.channels;
+    if (v >= voxel_set_count(a.set)) {
+        return;
+    }
+    const int64_t b = word_unpack(&layout, a.set.words[v]).batch;
+    if (b >= layout.batches) { // of no batch of the layout
+        return;
+    }
+    const float grad = element_to_float(((const E *)a.out_grad)[b * a.channels + c]);
+    float value = 0;
+    if (a.kind == pool_average) {
+        value = __fdiv_rn(grad, (float)p.voxels[b]);
+    } else if (p.winner[b * a.channels + c] == v) {
+        value = grad;
+    }
+    ((E *)a.in_grad)[at] = element_from_float<E>(value);
+}
+
+// ---- launches -----------------------------------------------------------------------------------
+
+// Thread blocks of pool_join.
+SPIRA_API dim3 pool_join_blocks(int channels, int batches) {
+    return dim3((unsigned)ceil_div(channels, pool_columns(channels)), (unsigned)batches);
+}
+
+SPIRA_API status pool_batches_check(const word_layout *layout) {
+    SPIRA_REQUIRE(layout->batches >= 1 && layout->batches <= 65535, status_bad_size,
+                  "layout.batches", layout->batches);
+    return status_success();
+}
+
+template <typename W, typename E>
+SPIRA_API status pool_global_start(const pool_global_args<W> &a, const pool_global_places &p,
+                                   cudaStream_t stream) {
+    const dim3 parts(pool_parts, (unsigned)a.layout->batches);
+    SPIRA_TRY(kernel_launch_plain(pool_part_kernel<E, pool_global_args<W>>, parts,
+                                  pool_global_threads, stream, "pool_global", a, *a.layout, p));
+    return kernel_launch_plain(pool_join_kernel<W, E>,
+                               pool_join_blocks(a.channels, a.layout->batches), pool_global_threads,
+                               stream, "pool_global", a, *a.layout, p);
+}
+
+template <typename W, typename E>
+SPIRA_API status pool_global_grad_start(const pool_global_grad_args<W> &a,
+                                        const pool_global_places &p, cudaStream_t stream) {
+    const dim3 parts(pool_parts, (unsigned)a.layout->batches);
+    const int64_t all = ceil_div((int64_t)a.set.capacity * a.channels, pool_global_threads);
+    SPIRA_REQUIRE(all <= INT32_MAX, status_bad_size, "set.capacity * channels", all);
+    const auto launch = [&](auto kernel, dim3 blocks) {
+        return kernel_launch_plain(kernel, blocks, pool_global_threads, stream, "pool_global_grad",
+                                   a, *a.layout, p);
+    };
+    if (a.kind == pool_max) {
+        SPIRA_TRY(launch(pool_part_kernel<E, pool_global_grad_args<W>>, parts));
+    }
+    SPIRA_TRY(launch(pool_winner_kernel<W, E>, pool_join_blocks(a.channels, a.layout->batches)));
+    return launch(pool_global_grad_kernel<W, E>, (unsigned)all);
+}
+
+} // namespace spira
+
+#endif
