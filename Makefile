@@ -54,13 +54,19 @@ accepted = $(foreach f,$1,$(shell mkdir -p build && echo 'int main() {}' | \
              $(CXX) -x c++ $f - -o build/probe 2>/dev/null && echo '$f'))
 OPENMP   := $(call accepted,-fopenmp)
 
+CHECK := build/check
+
 DEPENDS   = -MMD -MP -MF $@.d -MT $@
 STRICT   := -Wall -Wextra -Werror
 STANDARD := c++17
 HOSTFLAGS = -std=$(STANDARD) $(STRICT) $(OPENMP)
 FASTFLAGS = -std=c++17 -O3 $(call accepted,-march=native) $(OPENMP)
-NVCCFLAGS = -std=c++17 -O3 -lineinfo -Xcompiler -fopenmp -Werror all-warnings \
-            -Xcompiler -Wall,-Wextra,-Werror
+# -O is about the host's half alone: nvcc optimises kernels in any case. Half of the time of a test
+# would be the host compiler's with -O3. The GPU tests are compiled with -O1: they compare with host
+# loops. Nothing else that is not run needs any.
+HOST_LEVEL = $(if $(PTX_ONLY),-O0,-O3)
+NVCCFLAGS  = -std=c++17 $(HOST_LEVEL) $(if $(PTX_ONLY),,-lineinfo) -Xcompiler -fopenmp \
+             -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror
 # As a user compiles: the cost of an include is measured with these.
 UNITFLAGS = -std=c++17 -O3 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror
 # Code for plain sm_90 on purpose: spira/device.cuh need not remark on it.
@@ -73,6 +79,10 @@ PTX_ONLY := $(if $(GPU)$(filter-out file,$(origin ARCH)),,yes)
 # Code that does not run need not be fast, where nvcc can save the time.
 HASTY    := $(if $(and $(PTX_ONLY),$(NVCC)),$(shell $(NVCC) --help 2>/dev/null | \
               grep -q -e --Ofast-compile && echo --Ofast-compile=max))
+# Newer compilers share the kernels of a file among the cores.
+SPLIT    := $(if $(NVCC),$(shell $(NVCC) --help 2>/dev/null | \
+              grep -q -e '--split-compile <' && echo --split-compile=0))
+comma    := ,
 build_for = $(if $(PTX_ONLY),$(call ptx,$1),$(call gencode,$1)) $(HASTY) $(call plain,$1)
 BUILT    := $(if $(PTX_ONLY),compute,sm)_$(ARCH)
 
@@ -106,8 +116,9 @@ help:
 	@echo 'make format    runs clang-format'
 	@echo 'make clean     removes build/'
 
+# On the GPU, the scan is compiled for the number format that it runs in alone, by all cores.
 ifneq (,$(and $(NVCC),$(GPU)))
-RUN     := build/example_scan
+RUN     := build/scan_$(or $(firstword $(filter fp16 bf16 tf32 fp32,$(ARGS))),fp16)
 RUN_WHY := on the GPU: $(GPU), with $(NVCC) for sm_$(ARCH)
 else
 RUN     := build/host_scan
@@ -239,6 +250,9 @@ build/test_fast_math: $(FAST_MATH_TESTS:%=build/fast_math/%.o) build/host/harnes
 build/gpu_$(ARCH)/%.o: tests/gpu/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) -c $< -o $@)
 
+build/gpu_$(ARCH)/%.o build/race_$(ARCH)/%.o: HOST_LEVEL = $(if $(PTX_ONLY),-O0,-O1)
+$(CHECK)/%.ok: HOST_LEVEL = -O0
+
 build/test_gpu: $(GPU_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)
 build/test_cublas: build/gpu_$(ARCH)/cublas.o
 
@@ -268,13 +282,24 @@ build/test_gpu build/test_cublas build/test_calls build/test_race:
 	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call build_for,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
 
 # Binaries for another architecture are built again.
-$(TESTS_BUILT) build/test_race $(GPU_BUILDS): build/arch_$(ARCH)
+SCANS_BUILT := $(patsubst SIDE_FORMAT_%,build/scan_%,$(filter SIDE_FORMAT_%,$(.VARIABLES)))
+$(TESTS_BUILT) build/test_race $(GPU_BUILDS) $(SCANS_BUILT): build/arch_$(ARCH)
 
 build/arch_$(ARCH):
 	@mkdir -p build; rm -f build/arch_*; touch $@
 
 build/example_%: examples/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) $< -o $@)
+
+# ... with one number format: make run.
+SIDE_FORMAT_fp16 := numeric_f16
+SIDE_FORMAT_bf16 := numeric_bf16
+SIDE_FORMAT_tf32 := numeric_tf32
+SIDE_FORMAT_fp32 := numeric_f32
+
+build/scan_%: examples/scan.cu
+	$(call step,nvcc $< ($(BUILT)$(comma) $*),$(NVCC) $(NVCCFLAGS) $(SPLIT) $(call build_for,$(ARCH)) \
+	      -DSIDE_FORMAT=spira::$(SIDE_FORMAT_$*) $(DEPENDS) $< -o $@)
 
 build/bench_%: bench/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) $< $(LIBS) -o $@)
@@ -296,7 +321,6 @@ sanitize: build/test_sanitize
 
 # ---- checks: one .ok file for each, so that only what changed is checked again -------------------
 
-CHECK := build/check
 ARCHS := 90a 75 80 100
 HOST_HEADERS := $(filter %.h spira.cuh,$(HEADERS))
 NVCC_HEADERS := $(filter-out $(if $(CUBLAS),,spira/cublas.cuh spira/gemm/%),$(filter %.cuh,$(HEADERS)))
