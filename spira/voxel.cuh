@@ -24,12 +24,12 @@ struct voxelize_scratch {
 };
 
 template <typename W>
-SPIRA_API status voxelize_carve(workspace *w, const voxel_input *in, int32_t capacity,
-                                voxelize_scratch<W> *s) {
+SPIRA_API void voxelize_carve(workspace *w, const voxel_input *in, int32_t capacity,
+                              voxelize_scratch<W> *s) {
     s->sorted = workspace_take<W>(w, in->rows);
     s->heads = workspace_take<int32_t>(w, unique_cut_make(in->rows, capacity).blocks);
     cap_carve(w, in, &s->cap);
-    return sort_carve(w, in->rows, &s->sort);
+    sort_carve(w, in->rows, &s->sort);
 }
 
 // Sorts the words of all rows of an input (sort_source).
@@ -39,10 +39,10 @@ SPIRA_API status voxelize_sort(const word_layout *layout, const voxel_input *in,
                                sort_scratch<W> *s, cudaStream_t stream) {
     if (in->points) {
         voxelize_source<W, true, ranged> from = {*layout, *in, trouble};
-        return sort_source(from, in->rows, word_bits(layout), sorted, order, s, stream);
+        return sort_source(from, word_bits(layout), sorted, order, s, stream);
     }
     voxelize_source<W, false, ranged> from = {*layout, *in, trouble};
-    return sort_source(from, in->rows, word_bits(layout), sorted, order, s, stream);
+    return sort_source(from, word_bits(layout), sorted, order, s, stream);
 }
 
 // Bytes of scratch for voxelize: rows of `in` into a set of `capacity`.
@@ -53,7 +53,7 @@ SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, siz
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     voxelize_scratch<W> s;
-    SPIRA_TRY(voxelize_carve<W>(&w, in, capacity, &s));
+    voxelize_carve<W>(&w, in, capacity, &s);
     *bytes = w.used;
     return status_success();
 }
@@ -92,7 +92,7 @@ SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxe
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     workspace w = workspace_begin(scratch);
     voxelize_scratch<W> s;
-    SPIRA_TRY(voxelize_carve<W>(&w, in, set.capacity, &s));
+    voxelize_carve<W>(&w, in, set.capacity, &s);
     W *sorted = s.cap.sorted ? s.cap.sorted : s.sorted;
     int32_t *order = s.cap.sorted ? s.cap.order : rows.order;
     if constexpr (limits == voxel_limits_none) {

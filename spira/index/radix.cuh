@@ -28,23 +28,38 @@ enum {
     radix_threads = 512,
     radix_items = 8, // keys of a thread
     radix_tile = radix_threads * radix_items,
-    radix_warps = radix_threads / 32,
     radix_count_blocks = 256, // thread blocks that count, at most
 };
-static_assert(radix_threads >= radix_digits, "radix: a thread for each digit");
 
-// How a range of bits is cut into digits of `width` bits; the last one may have fewer.
+// How a thread block sorts a tile.
+template <int threads_, int items_, int digit_bits_>
+struct radix_cut {
+    enum {
+        threads = threads_,
+        warps = threads / 32,
+        items = items_, // keys of a thread
+        tile = threads * items,
+        digit_bits = digit_bits_,
+        digits = 1 << digit_bits,
+    };
+    static_assert(threads >= digits, "radix: a thread for each digit");
+};
+typedef radix_cut<radix_threads, radix_items, radix_digit_bits> radix_cut_alone;
+
+// How a range of bits is cut into digits of `width` bits; the last ones may have fewer, or none.
 struct radix_digits_of {
     int first_bit, bits; // the range [first_bit, bits)
     int width, passes;   // at least one pass, which keeps the order if the range is empty
 };
 
-SPIRA_BOTH radix_digits_of radix_digits_make(int first_bit, int bits) {
-    radix_digits_of d = {0, 0, 0, 1};
+// most: bits of a digit; multiple: of the number of passes.
+SPIRA_BOTH radix_digits_of radix_digits_make(int first_bit, int bits, int most = radix_digit_bits,
+                                             int multiple = 1) {
+    radix_digits_of d = {0, 0, 0, multiple};
     if (bits > first_bit) {
         d.first_bit = first_bit;
         d.bits = bits;
-        d.passes = (int)ceil_div(bits - first_bit, radix_digit_bits);
+        d.passes = (int)round_up(ceil_div(bits - first_bit, most), multiple);
         d.width = (int)ceil_div(bits - first_bit, d.passes);
     }
     return d;
@@ -57,8 +72,9 @@ struct radix_digit {
 };
 
 SPIRA_BOTH radix_digit radix_digit_of_pass(const radix_digits_of &d, int pass) {
-    const int shift = d.first_bit + pass * d.width;
-    return {shift, (1u << min_of(d.width, d.bits - shift)) - 1};
+    const int shift = (int)min_of(d.first_bit + pass * d.width, d.bits - (d.bits > 0));
+    const int left = d.bits - d.first_bit - pass * d.width;
+    return {shift, (1u << max_of(min_of(d.width, left), 0)) - 1};
 }
 
 template <typename W>
@@ -115,39 +131,54 @@ SPIRA_DEVICE void radix_count_digit(int32_t *count, uint32_t digit, bool there) 
     }
 }
 
-// count [passes, radix_digits], zeros: how many keys have each digit.
-template <typename W>
-SPIRA_KERNEL void __launch_bounds__(radix_threads)
-    radix_count_kernel(radix_digits_of digits, const W *key, int32_t rows, int32_t *count) {
-    __shared__ int32_t counts[radix_passes_max * radix_digits];
-    const int thread = (int)threadIdx.x, all = digits.passes * radix_digits;
-    for (int i = thread; i < all; i += radix_threads) {
-        counts[i] = 0;
+struct radix_counting {
+    radix_digits_of digits;
+    int32_t rows;
+    int32_t *shared; // [passes, digits] shared memory
+    int32_t *count;  // [passes, digits] zeros before
+};
+
+// Counts the digits of all passes of the tiles first, first + apart, ... key(i): key i, called once
+// for each.
+template <typename C, typename W, typename F>
+SPIRA_DEVICE void radix_count_tiles(const radix_counting &to, int64_t first, int64_t apart,
+                                    const F &key) {
+    const int thread = (int)threadIdx.x, all = to.digits.passes * C::digits;
+    for (int i = thread; i < all; i += C::threads) {
+        to.shared[i] = 0;
     }
     __syncthreads();
-    for (int64_t first = (int64_t)blockIdx.x * radix_tile; first < rows;
-         first += (int64_t)gridDim.x * radix_tile) {
-        W mine[radix_items];
+    for (first *= C::tile; first < to.rows; first += apart * C::tile) {
+        W mine[C::items];
 #pragma unroll
-        for (int j = 0; j < radix_items; ++j) {
-            const int64_t i = first + j * radix_threads + thread;
-            mine[j] = i < rows ? key[i] : 0;
+        for (int j = 0; j < C::items; ++j) {
+            const int64_t i = first + j * C::threads + thread;
+            mine[j] = i < to.rows ? key((int32_t)i) : 0;
         }
-        for (int pass = 0; pass < digits.passes; ++pass) {
-            const radix_digit digit = radix_digit_of_pass(digits, pass);
+        for (int pass = 0; pass < to.digits.passes; ++pass) {
+            const radix_digit digit = radix_digit_of_pass(to.digits, pass);
 #pragma unroll
-            for (int j = 0; j < radix_items; ++j) {
-                radix_count_digit(counts + pass * radix_digits, radix_digit_of(digit, mine[j]),
-                                  first + j * radix_threads + thread < rows);
+            for (int j = 0; j < C::items; ++j) {
+                radix_count_digit(to.shared + pass * C::digits, radix_digit_of(digit, mine[j]),
+                                  first + j * C::threads + thread < to.rows);
             }
         }
     }
     __syncthreads();
-    for (int i = thread; i < all; i += radix_threads) {
-        if (counts[i]) {
-            atomicAdd(&count[i], counts[i]);
+    for (int i = thread; i < all; i += C::threads) {
+        if (to.shared[i]) {
+            atomicAdd(&to.count[i], to.shared[i]);
         }
     }
+}
+
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(radix_threads)
+    radix_count_kernel(radix_digits_of digits, const W *key, int32_t rows, int32_t *count) {
+    __shared__ int32_t counts[radix_passes_max * radix_digits];
+    const radix_counting to = {digits, rows, counts, count};
+    radix_count_tiles<radix_cut_alone, W>(to, blockIdx.x, gridDim.x,
+                                          [&](int32_t i) { return key[i]; });
 }
 
 // ---- pass ---------------------------------------------------------------------------------------
@@ -161,39 +192,38 @@ struct radix_pass {
     const int32_t *row_in; // null: the rows are 0, 1, 2, ...
     int32_t *row_out;
     int32_t *drawn;       // [1]
-    const int32_t *count; // [radix_digits]
-    uint32_t *state;      // [tiles, radix_digits]
-    uint32_t *next_state; // [tiles, radix_digits] of the next pass, which this one clears
+    const int32_t *count; // [C::digits]
+    uint32_t *state;      // [tiles, C::digits]
+    uint32_t *next_state; // [tiles, C::digits] of the next pass, which this one clears
 };
 
-template <typename W>
+template <typename C, typename W>
 struct radix_shared {
     union {
         // Keys of each warp with each digit; then where those of the warp begin in the tile.
-        int32_t count[radix_warps][radix_digits];
-        W key[radix_tile]; // the tile in the order of its digits
-        int32_t row[radix_tile];
+        int32_t count[C::warps][C::digits];
+        W key[C::tile]; // the tile in the order of its digits
+        int32_t row[C::tile];
     };
-    int32_t base[radix_digits]; // place of a key among all minus its place in the tile
-    int sums[radix_warps];      // of block_exclusive_sum
+    int32_t base[C::digits]; // place of a key among all minus its place in the tile
+    int sums[C::warps];      // of block_exclusive_sum
     int tile;
 };
 
 // Ranks the keys of a warp that have the same digit, in their order: item by item, and lane by lane
-// within one. count [radix_digits], the warp's: becomes how many have each digit.
-template <typename W>
-SPIRA_DEVICE void radix_rank(const W (&key)[radix_items], radix_digit d, int32_t *count,
-                             int (&rank)[radix_items]) {
+// within one. count [C::digits], the warp's: becomes how many have each digit.
+template <typename C, typename W>
+SPIRA_DEVICE void radix_rank(const W (&key)[C::items], radix_digit d, int32_t *count,
+                             int (&rank)[C::items]) {
     const int lane = (int)(threadIdx.x % 32);
-    for (int digit = lane; digit < radix_digits; digit += 32) {
+    for (int digit = lane; digit < C::digits; digit += 32) {
         count[digit] = 0;
     }
     __syncwarp();
 #pragma unroll
-    for (int j = 0; j < radix_items; ++j) {
+    for (int j = 0; j < C::items; ++j) {
         const uint32_t digit = radix_digit_of(d, key[j]);
-        const uint32_t peers = warp_peers<radix_digit_bits>(digit),
-                       below = peers & ((1u << lane) - 1);
+        const uint32_t peers = warp_peers<C::digit_bits>(digit), below = peers & ((1u << lane) - 1);
         const int before = count[digit];
         __syncwarp(); // all have read
         if (below == 0) {
@@ -205,12 +235,12 @@ SPIRA_DEVICE void radix_rank(const W (&key)[radix_items], radix_digit d, int32_t
 }
 
 // Keys of the tile with digit threadIdx.x; 0 in the threads behind the digits.
-template <typename W>
-SPIRA_DEVICE int radix_sum_warps(const radix_shared<W> &s) {
+template <typename C, typename W>
+SPIRA_DEVICE int radix_sum_warps(const radix_shared<C, W> &s) {
     int sum = 0;
-    if (threadIdx.x < radix_digits) {
+    if (threadIdx.x < C::digits) {
 #pragma unroll
-        for (int warp = 0; warp < radix_warps; ++warp) {
+        for (int warp = 0; warp < C::warps; ++warp) {
             sum += s.count[warp][threadIdx.x];
         }
     }
@@ -218,11 +248,11 @@ SPIRA_DEVICE int radix_sum_warps(const radix_shared<W> &s) {
 }
 
 // Counts of the warps to where their keys begin in the tile; `start`: where those of the digit do.
-template <typename W>
-SPIRA_DEVICE void radix_lay_out(radix_shared<W> *s, int start) {
-    if (threadIdx.x < radix_digits) {
+template <typename C, typename W>
+SPIRA_DEVICE void radix_lay_out(radix_shared<C, W> *s, int start) {
+    if (threadIdx.x < C::digits) {
 #pragma unroll
-        for (int warp = 0; warp < radix_warps; ++warp) {
+        for (int warp = 0; warp < C::warps; ++warp) {
             const int count = s->count[warp][threadIdx.x];
             s->count[warp][threadIdx.x] = start;
             start += count;
@@ -231,90 +261,88 @@ SPIRA_DEVICE void radix_lay_out(radix_shared<W> *s, int start) {
 }
 
 // The word of base/lookback.cuh for digit threadIdx.x of a tile.
-template <typename W>
+template <typename C, typename W>
 SPIRA_DEVICE uint32_t *radix_state(const radix_pass<W> &p, int tile) {
-    return p.state + (int64_t)tile * radix_digits + threadIdx.x;
+    return p.state + (int64_t)tile * C::digits + threadIdx.x;
 }
 
 // Finds where the tile's keys of each digit belong among all keys, and publishes where they end.
 // start, count: place in the tile, and number, of the keys with digit threadIdx.x. Called by all
 // threads of a block, for tile 0 with a barrier inside.
-template <typename W>
-SPIRA_DEVICE void radix_find_base(const radix_pass<W> &p, radix_shared<W> *s, int tile, int start,
-                                  int count) {
-    const bool has_digit = threadIdx.x < radix_digits;
+template <typename C, typename W>
+SPIRA_DEVICE void radix_find_base(const radix_pass<W> &p, radix_shared<C, W> *s, int tile,
+                                  int start, int count) {
+    const bool has_digit = threadIdx.x < C::digits;
     int before = 0;
     if (tile == 0) {
-        before = block_exclusive_sum<radix_threads>(has_digit ? p.count[threadIdx.x] : 0, s->sums);
+        before = block_exclusive_sum<C::threads>(has_digit ? p.count[threadIdx.x] : 0, s->sums);
     } else if (has_digit) {
-        before = lookback_sum(p.state + threadIdx.x, tile, radix_digits);
+        before = lookback_sum(p.state + threadIdx.x, tile, C::digits);
     }
     if (has_digit) {
-        lookback_publish(radix_state(p, tile), lookback_all, before + count);
+        lookback_publish(radix_state<C>(p, tile), lookback_all, before + count);
         s->base[threadIdx.x] = before - start;
     }
 }
 
-// Sorts by one digit. A tile's item j of a lane is key (warp * radix_items + j) * 32 + lane of it,
+// Sorts a tile by one digit. Its item j of a lane is key (warp * C::items + j) * 32 + lane of it,
 // so that reads are coalesced and the order is that of warp, item, lane.
-template <typename W, bool with_rows>
-SPIRA_KERNEL void __launch_bounds__(radix_threads, 2) radix_pass_kernel(radix_pass<W> p) {
-    __shared__ radix_shared<W> s;
+template <typename C, bool with_rows, typename W>
+SPIRA_DEVICE void radix_pass_tile(const radix_pass<W> &p, radix_shared<C, W> *s, int tile) {
     const int thread = (int)threadIdx.x, warp = thread / 32;
-    const int tile = block_ticket(p.drawn, &s.tile);
-    const int32_t first = tile * radix_tile, count = min(p.rows - first, (int)radix_tile);
-    const int mine = warp * 32 * radix_items + thread % 32;
+    const int32_t first = tile * C::tile, count = min(p.rows - first, (int)C::tile);
+    const int mine = warp * 32 * C::items + thread % 32;
 
     // Read keys. What is missing behind the last key counts as highest and stands behind all.
-    W key[radix_items];
+    W key[C::items];
 #pragma unroll
-    for (int j = 0; j < radix_items; ++j) {
+    for (int j = 0; j < C::items; ++j) {
         key[j] = mine + j * 32 < count ? p.key_in[first + mine + j * 32] : (W) ~(W)0;
     }
 
     // Rank them within the tile.
-    int place[radix_items];
-    radix_rank(key, p.digit, s.count[warp], place);
+    int place[C::items];
+    radix_rank<C>(key, p.digit, s->count[warp], place);
     __syncthreads();
-    const int same = radix_sum_warps(s);
-    if (thread < radix_digits) {
+    const int same = radix_sum_warps(*s);
+    if (thread < C::digits) {
         if (tile > 0) {
-            lookback_publish(radix_state(p, tile), lookback_tile, same);
+            lookback_publish(radix_state<C>(p, tile), lookback_tile, same);
         }
-        p.next_state[(int64_t)tile * radix_digits + thread] = 0;
+        p.next_state[(int64_t)tile * C::digits + thread] = 0;
     }
-    const int start = block_exclusive_sum<radix_threads>(same, s.sums);
-    radix_lay_out(&s, start);
+    const int start = block_exclusive_sum<C::threads>(same, s->sums);
+    radix_lay_out(s, start);
     __syncthreads();
 #pragma unroll
-    for (int j = 0; j < radix_items; ++j) {
-        place[j] += s.count[warp][radix_digit_of(p.digit, key[j])];
+    for (int j = 0; j < C::items; ++j) {
+        place[j] += s->count[warp][radix_digit_of(p.digit, key[j])];
     }
     __syncthreads(); // the keys take the place of the counts
 
     // Put them in order in shared memory, find where each digit belongs, and write.
 #pragma unroll
-    for (int j = 0; j < radix_items; ++j) {
-        s.key[place[j]] = key[j];
+    for (int j = 0; j < C::items; ++j) {
+        s->key[place[j]] = key[j];
     }
-    radix_find_base(p, &s, tile, start, same);
+    radix_find_base(p, s, tile, start, same);
     __syncthreads();
-    int to[radix_items] = {};
+    int to[C::items] = {};
 #pragma unroll
-    for (int j = 0; j < radix_items; ++j) {
-        const int i = j * radix_threads + thread;
+    for (int j = 0; j < C::items; ++j) {
+        const int i = j * C::threads + thread;
         if (i < count) {
-            const W word = s.key[i];
-            to[j] = s.base[radix_digit_of(p.digit, word)] + i;
+            const W word = s->key[i];
+            to[j] = s->base[radix_digit_of(p.digit, word)] + i;
             p.key_out[to[j]] = word;
         }
     }
 
     // The rows go the same way.
     if constexpr (with_rows) {
-        int32_t row[radix_items];
+        int32_t row[C::items];
 #pragma unroll
-        for (int j = 0; j < radix_items; ++j) {
+        for (int j = 0; j < C::items; ++j) {
             row[j] = first + mine + j * 32;
             if (p.row_in && mine + j * 32 < count) {
                 row[j] = p.row_in[row[j]];
@@ -322,18 +350,24 @@ SPIRA_KERNEL void __launch_bounds__(radix_threads, 2) radix_pass_kernel(radix_pa
         }
         __syncthreads(); // the rows take the place of the keys
 #pragma unroll
-        for (int j = 0; j < radix_items; ++j) {
-            s.row[place[j]] = row[j];
+        for (int j = 0; j < C::items; ++j) {
+            s->row[place[j]] = row[j];
         }
         __syncthreads();
 #pragma unroll
-        for (int j = 0; j < radix_items; ++j) {
-            const int i = j * radix_threads + thread;
+        for (int j = 0; j < C::items; ++j) {
+            const int i = j * C::threads + thread;
             if (i < count) {
-                p.row_out[to[j]] = s.row[i];
+                p.row_out[to[j]] = s->row[i];
             }
         }
     }
+}
+
+template <typename W, bool with_rows>
+SPIRA_KERNEL void __launch_bounds__(radix_threads, 2) radix_pass_kernel(radix_pass<W> p) {
+    __shared__ radix_shared<radix_cut_alone, W> s;
+    radix_pass_tile<radix_cut_alone, with_rows>(p, &s, block_ticket(p.drawn, &s.tile));
 }
 
 // ---- all of it ----------------------------------------------------------------------------------

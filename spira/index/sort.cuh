@@ -12,8 +12,10 @@
 //
 // No counter is shared by thread blocks. The words are made where they are needed
 // (sort_source.cuh). Splitters are pairs of word and row, which are all different, so that buckets
-// are about equal however many rows share a word. A bucket that is too large all the same is sorted
-// slowly, but correctly. More rows take a radix sort (radix.cuh).
+// are about equal however many rows share a word. Where words are such that a bucket is too large
+// all the same, the thread blocks of the last step sort all rows by their digits
+// (sort_overflow.cuh): the time is bounded by the number of rows. More rows take a radix sort
+// (radix.cuh).
 #ifndef SPIRA_INDEX_SORT_CUH
 #define SPIRA_INDEX_SORT_CUH
 
@@ -30,35 +32,52 @@ namespace spira {
 
 template <typename W>
 struct sort_scratch {
-    sort_shape shape;
-    W *sample;          // [samples] words of the samples
-    sort_ranks *ranks;  // [samples]
-    W *split_word;      // [buckets] the splitters; the first is unused
-    int32_t *split_row; // [buckets]
-    // [buckets, blocks] where the bucket starts in the segment << 16 | its rows there
-    uint32_t *table;
-    sort_key<W> *key; // [rows] segment by segment, bucket by bucket
-    // In place of all these, for more than sort_rows_max rows.
-    radix_scratch<W> radix;
+    sort_steps<W> steps;
+    radix_scratch<W> radix; // for what sort_takes_radix says
 };
 
-template <typename W>
-SPIRA_API status sort_carve(workspace *w, int32_t rows, sort_scratch<W> *s) {
-    *s = {};
-    s->shape = sort_shape_make(rows);
-    const sort_shape *shape = &s->shape;
-    if (!shape->buckets) {
-        radix_carve(w, rows, true, &s->radix);
-        return status_success();
+// Whether a sort is by digits from the start: more than sort_rows_max rows, or words that may be so
+// far apart that a row and a distance, which may be one bit more than a word, exceed 64 bits.
+SPIRA_API bool sort_takes_radix(int32_t rows, int bits) {
+    return rows > sort_rows_max || bits + bits_for((uint64_t)rows - 1) >= 64;
+}
+
+SPIRA_API void sort_carve_overflow(workspace *w, const sort_shape *shape, sort_overflow *c) {
+    c->memory = workspace_take<int32_t>(w, sort_overflow_words + shape->buckets);
+    c->state = workspace_take<uint32_t>(w, 2 * ceil_div(shape->rows, sort_overflow_tile) *
+                                               sort_crowded_threads);
+    if (c->memory) {
+        c->found = c->memory;
+        c->drawn = c->found + 1;
+        c->done = c->drawn + 1;
+        c->ready = (uint32_t *)(c->done + sort_phases_max);
+        c->count = (int32_t *)(c->ready + sort_phases_max);
+        c->keys = c->count + sort_digits_max;
     }
-    const int64_t samples = (int64_t)shape->buckets * shape->oversample;
-    s->sample = workspace_take<W>(w, samples);
-    s->ranks = workspace_take<sort_ranks>(w, samples);
-    s->split_word = workspace_take<W>(w, shape->buckets);
-    s->split_row = workspace_take<int32_t>(w, shape->buckets);
-    s->table = workspace_take<uint32_t>(w, (int64_t)shape->blocks * shape->buckets);
-    s->key = workspace_take<sort_key<W>>(w, rows);
-    return status_success();
+}
+
+// The two ways share the memory.
+template <typename W>
+SPIRA_API void sort_carve(workspace *w, int32_t rows, sort_scratch<W> *s) {
+    *s = {};
+    workspace radix = *w;
+    if (sort_takes_radix(rows, (int)(8 * sizeof(W)))) {
+        radix_carve(&radix, rows, true, &s->radix);
+    }
+    sort_steps<W> *steps = &s->steps;
+    const sort_shape *shape = &steps->shape;
+    steps->shape = sort_shape_make(rows);
+    if (shape->buckets) {
+        const int64_t samples = (int64_t)shape->buckets * shape->oversample;
+        steps->sample = workspace_take<W>(w, samples);
+        steps->ranks = workspace_take<sort_ranks>(w, samples);
+        steps->split_word = workspace_take<W>(w, shape->buckets);
+        steps->split_row = workspace_take<int32_t>(w, shape->buckets);
+        steps->table = workspace_take<uint32_t>(w, (int64_t)shape->blocks * shape->buckets);
+        steps->key = workspace_take<sort_key<W>>(w, rows);
+        sort_carve_overflow(w, shape, &steps->overflow);
+    }
+    w->used = (size_t)max_of((int64_t)w->used, (int64_t)radix.used);
 }
 
 // The words of all rows, for the radix sort.
@@ -77,41 +96,40 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
 
 // Sorts the words of the rows of a source, stably.
 //
-// inputs   from: `rows` words, each below 2^bits - 1 or word_none(), which sorts last
-//          s: of sort_carve for as many rows
+// inputs   from: as many words as `s` was carved for, each below 2^bits - 1 or word_none(), which
+//          sorts last
+//          s: of sort_carve
 // outputs  sorted [rows], order [rows]: the row of each sorted word
 // Asynchronous, deterministic. Checks no arguments: voxelize does.
-// cost     three launches up to sort_rows_max rows; beyond, three and one for each eight bits
+// cost     three launches; where sort_takes_radix, three and one for each eight bits
 template <typename W, typename source>
-SPIRA_API status sort_source(const source &from, int32_t rows, int bits, W *sorted, int32_t *order,
-                             sort_scratch<W> *s, cudaStream_t stream) {
-    const sort_shape *shape = &s->shape;
-    if (!shape->buckets) {
+SPIRA_API status sort_source(const source &from, int bits, W *sorted, int32_t *order,
+                             const sort_scratch<W> *s, cudaStream_t stream) {
+    const sort_steps<W> &steps = s->steps;
+    const sort_shape *shape = &steps.shape;
+    if (sort_takes_radix(shape->rows, bits)) {
         SPIRA_TRY(kernel_launch_plain(sort_words_kernel<W, source>,
-                                      (unsigned)ceil_div(rows, sort_threads), sort_threads, stream,
-                                      "sort", from, rows, radix_input(&s->radix, sorted, 0, bits)));
+                                      (unsigned)ceil_div(shape->rows, sort_threads), sort_threads,
+                                      stream, "sort", from, shape->rows,
+                                      radix_input(&s->radix, sorted, 0, bits)));
         return radix_sort_rows(&s->radix, sorted, order, 0, bits, stream);
     }
-    const W end = bits < (int)(8 * sizeof(W)) ? (W)1 << bits : word_none<W>();
-    const int row = bits_for((uint64_t)rows - 1);
+    sort_target<W> to = {};
+    to.end = bits < (int)(8 * sizeof(W)) ? (W)1 << bits : word_none<W>();
+    to.bits = bits;
+    to.row = bits_for((uint64_t)shape->rows - 1);
+    to.sorted = sorted;
+    to.order = order;
     SPIRA_TRY(kernel_launch_plain(sort_sample_kernel<W, source>, sort_groups * sort_parts,
-                                  sort_threads, stream, "sort", from, *shape, s->sample, s->ranks));
+                                  sort_threads, stream, "sort", from, steps));
     SPIRA_TRY(kernel_launch(sort_split_kernel<W, source>, (unsigned)shape->blocks, sort_threads,
-                            sort_split_bytes<W>(shape), false, 1, stream, "sort", from, *shape,
-                            s->sample, s->ranks, s->split_word, s->split_row, s->table, s->key));
+                            sort_split_bytes<W>(shape), false, 1, stream, "sort", from, steps));
     const bool crowded = sort_is_crowded(shape);
-    const auto buckets = crowded ? sort_buckets_choose<W, sort_crowded_threads>(bits, row)
-                                 : sort_buckets_choose<W, sort_bucket_threads>(bits, row);
-    return kernel_launch_plain(buckets, (unsigned)shape->buckets,
+    return kernel_launch_plain(crowded ? sort_buckets_kernel<W, sort_crowded_threads>
+                                       : sort_buckets_kernel<W, sort_bucket_threads>,
+                               (unsigned)shape->buckets,
                                crowded ? sort_crowded_threads : sort_bucket_threads, stream, "sort",
-                               *shape, s->table, s->split_word, s->key, end, row, sorted, order);
-}
-
-// The same for words [rows] in memory.
-template <typename W>
-SPIRA_API status sort_words(const W *words, int32_t rows, int bits, W *sorted, int32_t *order,
-                            sort_scratch<W> *s, cudaStream_t stream) {
-    return sort_source(sort_array<W>{words}, rows, bits, sorted, order, s, stream);
+                               steps, to);
 }
 
 } // namespace spira

@@ -1,5 +1,5 @@
-// spira/index/sort_network.cuh: bitonic sorting networks of one thread block, in registers and in
-// memory. Used by the last step of the sort (sort_bucket.cuh).
+// spira/index/sort_network.cuh: a bitonic sorting network of one thread block, in registers. Used
+// by the last step of the sort (sort_bucket.cuh).
 #ifndef SPIRA_INDEX_SORT_NETWORK_CUH
 #define SPIRA_INDEX_SORT_NETWORK_CUH
 
@@ -139,31 +139,6 @@ SPIRA_DEVICE void sort_block(K (&key)[items], int used, K *shared) {
         shared[(int)threadIdx.x * items + j] = key[j];
     }
     named_barrier_sync(1, used);
-}
-
-// Sorts word and row [count] by one thread block, in shared or global memory: a bitonic network
-// whose comparators all put the lower key first, so that a missing key counts as highest. count: at
-// most sort_rows_max.
-template <typename W>
-SPIRA_DEVICE void sort_slowly(W *word, int32_t *row, int count) {
-    for (int run = 2; run < 2 * count; run *= 2) {
-        for (int step = run / 2; step; step /= 2) {
-            for (int i = threadIdx.x; i < count; i += blockDim.x) {
-                int other = step == run / 2 ? (i ^ (run - 1)) : (i ^ step);
-                if (other > i && other < count) {
-                    W a = word[i], b = word[other];
-                    int32_t row_a = row[i], row_b = row[other];
-                    if (b < a || (b == a && row_b < row_a)) {
-                        word[i] = b;
-                        word[other] = a;
-                        row[i] = row_b;
-                        row[other] = row_a;
-                    }
-                }
-            }
-            __syncthreads();
-        }
-    }
 }
 
 } // namespace spira

@@ -70,8 +70,8 @@ SPIRA_DEVICE sort_pieces sort_find_pieces(const sort_shape &shape,
     return p;
 }
 
-// Where key i is, for as many keys as a block has in registers; past the last key, where the first
-// one is. The lanes of a warp must ask for keys 32 n, 32 n + 1, ...
+// Where key i is; past the last key, where the first one is. The lanes of a warp must ask for keys
+// 32 n, 32 n + 1, ...
 SPIRA_DEVICE int sort_piece_at(const sort_pieces &p, int i) {
     uint2 heads = p.heads[(uint32_t)i / 32];
     uint32_t piece = heads.y + (uint32_t)__popc(heads.x & ((2u << threadIdx.x % 32) - 2));
@@ -79,21 +79,11 @@ SPIRA_DEVICE int sort_piece_at(const sort_pieces &p, int i) {
     return i < p.count ? at : p.from[0];
 }
 
-// The same for any key, by a binary search.
-SPIRA_DEVICE int sort_piece_find(const sort_pieces &p, int i) {
-    int piece = 0;
-    for (int step = 1 << (31 - __clz(p.pieces)); step; step >>= 1) {
-        int next = piece + step;
-        piece = next < p.pieces && p.begin[next] <= i ? next : piece;
-    }
-    return i + p.from[piece];
-}
-
-// Calls use(i, key) for key i of a bucket, each by one thread of the block. batch: loads of a
-// thread that are in flight.
-template <int threads, int batch = sort_bucket_batch, typename W, typename consumer>
+// Calls use(i, key) for key i of a bucket, each by one thread of the block.
+template <int threads, typename W, typename consumer>
 SPIRA_DEVICE void sort_gather(const sort_pieces &p, const sort_key<W> *__restrict__ from,
                               consumer use) {
+    const int batch = sort_bucket_batch;
 #pragma unroll 1
     for (int first = 0; first < p.count; first += batch * threads) {
         sort_key<W> key[batch];

@@ -48,8 +48,9 @@ SPIRA_DEVICE void sort_rank(const W *word, int first, int count, int mine, int o
 // Counts how many samples of one part precede each sample of one group.
 template <typename W, typename source>
 SPIRA_KERNEL void __launch_bounds__(sort_threads)
-    sort_sample_kernel(source from, sort_shape shape, W *sample, sort_ranks *ranks) {
+    sort_sample_kernel(source from, const __grid_constant__ sort_steps<W> s) {
     __shared__ W word[sort_block_samples]; // the part, then the group
+    const sort_shape &shape = s.shape;
     const int samples = shape.buckets * shape.oversample, thread = (int)threadIdx.x;
     const int part = blockIdx.x % sort_parts, group = blockIdx.x / sort_parts;
     const int first = samples * part / sort_parts, mine = samples * group / sort_groups;
@@ -58,6 +59,10 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
     const int rounds = ((int)sort_block_samples + sort_threads - 1) / sort_threads;
     W load[rounds];
     sort_loading<source, rounds> loading;
+    const int clear = (int)blockIdx.x * sort_threads + thread;
+    if (clear < sort_overflow_words + shape.buckets) {
+        s.overflow.memory[clear] = 0;
+    }
     sort_words_begin(from, shape.rows, loading, [&](int j) {
         int i = j * sort_threads + thread;
         return i < all ? sort_sample_row(&shape, i < others ? first + i : mine + i - others)
@@ -71,7 +76,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
             word[i] = load[j];
         }
         if (part == 0 && i >= others && i < all) {
-            sample[mine + i - others] = load[j];
+            s.sample[mine + i - others] = load[j];
         }
     }
     __syncthreads();
@@ -92,7 +97,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
             sum = lane == j ? all_before : sum;
         }
         if (lane < sort_rank_keys && i + lane < all) {
-            ranks[mine + i - others + lane].before[part] = (uint16_t)sum;
+            s.ranks[mine + i - others + lane].before[part] = (uint16_t)sum;
         }
     }
 }

@@ -27,7 +27,6 @@ enum {
     sort_crowded_threads = 256,  // the same where sort_is_crowded
     sort_bucket_most = 16,       // keys of a thread of the last step
     sort_bucket_batch = 8,       // of which this many loads are in flight
-    sort_apart_batch = 4,        // the same where words may be far apart
     sort_run_few = 4,            // keys with equal upper bits that are ordered one by one
 };
 
@@ -54,7 +53,7 @@ struct sort_shape {
 };
 
 // Whether there are more segments than sort_bucket_threads.
-SPIRA_API bool sort_is_crowded(const sort_shape *s) {
+SPIRA_BOTH bool sort_is_crowded(const sort_shape *s) {
     return s->blocks > sort_bucket_threads;
 }
 
@@ -85,6 +84,11 @@ SPIRA_BOTH int32_t sort_sample_row(const sort_shape *shape, int sample) {
     return (int32_t)(((uint64_t)sample * shape->step + (mix >> 16) * (shape->step >> 16)) >> 32);
 }
 
+// Keys that a thread block of the last step has room for.
+SPIRA_BOTH int sort_bucket_room(const sort_shape *s) {
+    return sort_bucket_most * (sort_is_crowded(s) ? sort_crowded_threads : sort_bucket_threads);
+}
+
 // A word and its row, read at once.
 template <typename W>
 struct alignas(2 * sizeof(W)) sort_key {
@@ -94,6 +98,47 @@ struct alignas(2 * sizeof(W)) sort_key {
 // How many samples of each part precede a sample.
 struct alignas(16) sort_ranks {
     uint16_t before[sort_parts];
+};
+
+// What sort_overflow.cuh needs. `memory` is zero after the first step, with all that it has.
+struct sort_overflow {
+    int32_t *memory; // [sort_overflow_words + buckets]
+    int32_t *found;  // [1] not 0: a bucket has more keys than a thread block has room for
+    int32_t *drawn;  // [1] tiles that have been drawn, of all phases
+    int32_t *done;   // [sort_phases_max] tiles of each phase that are done
+    uint32_t *ready; // [sort_phases_max] not 0: all are
+    int32_t *count;  // [passes, digits] keys of each digit
+    int32_t *keys;   // [buckets] keys of each bucket
+    uint32_t *state; // [2, tiles, digits] see radix_scratch; not cleared
+};
+
+enum {
+    sort_phases_max = 11, // moving to the order of the rows, and ten passes
+    sort_digits_max = 2048,
+    sort_overflow_words = 2 + 2 * sort_phases_max + sort_digits_max,
+};
+
+// What the steps of the sort write and read.
+template <typename W>
+struct sort_steps {
+    sort_shape shape;
+    W *sample;          // [samples] words of the samples
+    sort_ranks *ranks;  // [samples]
+    W *split_word;      // [buckets] the splitters; the first is unused
+    int32_t *split_row; // [buckets]
+    // [buckets, blocks] where the bucket starts in the segment << 16 | its rows there
+    uint32_t *table;
+    sort_key<W> *key; // [rows] segment by segment, bucket by bucket
+    sort_overflow overflow;
+};
+
+// Where the last step writes.
+template <typename W>
+struct sort_target {
+    W end;          // above all words but word_none()
+    int bits, row;  // bits of a word, and of a row
+    W *sorted;      // [rows]
+    int32_t *order; // [rows]
 };
 
 } // namespace spira

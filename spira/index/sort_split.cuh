@@ -193,6 +193,24 @@ SPIRA_DEVICE void sort_lay_out(int32_t *start, int buckets, uint32_t *table) {
     __syncthreads();
 }
 
+// Adds the keys of the segment to those of the buckets. Returns whether a bucket has more than a
+// thread block of the last step has room for: at least one thread block finds that out. start
+// [buckets]: where each bucket starts in the segment, which has `rows` rows.
+template <typename W>
+SPIRA_DEVICE bool sort_add_keys(const sort_steps<W> &s, const int32_t *start, int rows) {
+    const int buckets = s.shape.buckets, room = sort_bucket_room(&s.shape);
+    bool overflows = false;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+        const int b = j * sort_threads + (int)threadIdx.x;
+        const int keys = b < buckets ? (b + 1 < buckets ? start[b + 1] : rows) - start[b] : 0;
+        if (keys) {
+            overflows |= atomicAdd(&s.overflow.keys[b], keys) + keys > room;
+        }
+    }
+    return overflows;
+}
+
 // Bytes of dynamic shared memory of split. The rows reuse the memory of the splitters.
 template <typename W>
 SPIRA_API size_t sort_split_bytes(const sort_shape *s) {
@@ -204,9 +222,8 @@ SPIRA_API size_t sort_split_bytes(const sort_shape *s) {
 // Writes a segment of the rows bucket by bucket.
 template <typename W, typename source>
 SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers are spilled
-    sort_split_kernel(source from, sort_shape shape, const W *__restrict__ sample,
-                      const sort_ranks *__restrict__ ranks, W *split_word, int32_t *split_row,
-                      uint32_t *table, sort_key<W> *key) {
+    sort_split_kernel(source from, const __grid_constant__ sort_steps<W> s) {
+    const sort_shape &shape = s.shape;
     extern __shared__ int4 sort_shared[];
     const int most = sort_threads * shape.each, first = blockIdx.x * most;
     const int last = min(first + most, shape.rows), buckets = shape.buckets;
@@ -217,12 +234,12 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers
     uint16_t *shared_local = (uint16_t *)shared_row;                    // [most]
     const sort_splitters<W> splitters = {shared_word, shared_row, last, buckets, height};
     sort_ranked<W> ranked;
-    sort_load_ranked(sample, ranks, buckets * shape.oversample, ranked);
+    sort_load_ranked(s.sample, s.ranks, buckets * shape.oversample, ranked);
     sort_loading<source, sort_most_rows> loading;
     sort_words_begin(from, last, loading, [&](int j) {
         return j < shape.each ? first + j * sort_threads + (int)threadIdx.x : last;
     });
-    sort_find_splitters(shape, ranked, splitters, split_word, split_row);
+    sort_find_splitters(shape, ranked, splitters, s.split_word, s.split_row);
     W word[sort_most_rows];
     sort_words_end(from, loading, true, word);
 #pragma unroll 1
@@ -242,7 +259,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers
         }
     }
     __syncthreads();
-    sort_lay_out(start, buckets, table);
+    sort_lay_out(start, buckets, s.table);
 #pragma unroll
     for (int j = 0; j < sort_most_rows; ++j) {
         int local = j * sort_threads + (int)threadIdx.x;
@@ -253,8 +270,12 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers
         }
     }
     __syncthreads();
+    const bool overflows = sort_add_keys(s, start, last - first);
     for (int i = threadIdx.x; i < last - first; i += sort_threads) {
-        key[first + i] = {shared_word[i], (W)(first + shared_local[i])};
+        s.key[first + i] = {shared_word[i], (W)(first + shared_local[i])};
+    }
+    if (overflows) {
+        *s.overflow.found = 1;
     }
 }
 

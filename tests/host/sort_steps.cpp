@@ -15,69 +15,63 @@ using namespace spira;
 
 namespace {
 
-// What the steps leave.
+// What the steps leave, in memory that is exactly as large as was asked for, and is not clean.
 template <typename W>
 struct steps {
-    sort_shape shape;
-    std::vector<uint32_t> table;
-    std::vector<W> split_word, sorted;
-    std::vector<int32_t> split_row, order;
-    std::vector<sort_key<W>> key;
+    sort_scratch<W> scratch;
+    std::vector<char> memory;
+    std::vector<W> sorted;
+    std::vector<int32_t> order;
 };
 
 template <typename W>
 steps<W> steps_run(const std::vector<W> &words, int bits) {
     const int32_t rows = (int32_t)words.size();
     steps<W> s = {};
-    s.shape = sort_shape_make(rows);
-    const sort_shape &shape = s.shape;
-    const size_t samples = (size_t)(shape.buckets * shape.oversample);
-    std::vector<W> sample(samples);
-    std::vector<sort_ranks> ranks(samples);
-    s.table.resize((size_t)(shape.buckets * shape.blocks));
-    s.split_word.resize((size_t)shape.buckets);
-    s.split_row.resize((size_t)shape.buckets);
-    s.key.resize((size_t)rows);
+    workspace w = workspace_begin(nullptr);
+    sort_carve(&w, rows, &s.scratch);
+    const size_t bytes = w.used;
+    s.memory.assign(bytes + 2 * workspace_alignment, (char)0xa5);
+    char *base = (char *)round_up((int64_t)(uintptr_t)s.memory.data(), workspace_alignment);
+    w = workspace_begin(base);
+    sort_carve(&w, rows, &s.scratch);
     s.sorted.assign((size_t)rows + 1, (W)sort_untouched);
     s.order.assign((size_t)rows + 1, sort_untouched);
-    const sort_array<W> from = {words.data()};
-    const W end = bits < (int)(8 * sizeof(W)) ? (W)((W)1 << bits) : word_none<W>();
-    CHECK_OK(kernel_launch(sort_sample_kernel<W, sort_array<W>>, sort_groups * sort_parts,
-                           sort_threads, 0, false, 1, nullptr, "sort", from, shape, sample.data(),
-                           ranks.data()));
-    CHECK(sort_split_bytes<W>(&shape) <= sizeof sort_shared);
-    CHECK_OK(kernel_launch(sort_split_kernel<W, sort_array<W>>, (unsigned)shape.blocks,
-                           sort_threads, sort_split_bytes<W>(&shape), false, 1, nullptr, "sort",
-                           from, shape, (const W *)sample.data(), (const sort_ranks *)ranks.data(),
-                           s.split_word.data(), s.split_row.data(), s.table.data(), s.key.data()));
-    const bool crowded = sort_is_crowded(&shape);
-    const int row = bits_for((uint64_t)rows - 1);
-    CHECK_OK(kernel_launch(
-        crowded ? sort_buckets_choose<W, sort_crowded_threads>(bits, row)
-                : sort_buckets_choose<W, sort_bucket_threads>(bits, row),
-        (unsigned)shape.buckets, crowded ? sort_crowded_threads : sort_bucket_threads, 0, false, 1,
-        nullptr, "sort", shape, (const uint32_t *)s.table.data(), (const W *)s.split_word.data(),
-        (const sort_key<W> *)s.key.data(), end, row, s.sorted.data(), s.order.data()));
+    CHECK(sort_split_bytes<W>(&s.scratch.steps.shape) <= sizeof sort_shared);
+    CHECK_OK(sort_source(sort_array<W>{words.data()}, bits, s.sorted.data(), s.order.data(),
+                         &s.scratch, nullptr));
+    CHECK_EQUAL(base[bytes], (char)0xa5);
     return s;
+}
+
+// Whether all rows were sorted together.
+template <typename W>
+bool steps_overflow(const steps<W> &s) {
+    return *s.scratch.steps.overflow.found != 0;
 }
 
 // Whether the words are sorted, stably, and each row is in the bucket of the last splitter that
 // does not follow it.
 template <typename W>
-bool steps_good(const std::vector<W> &words, const steps<W> &s) {
+bool steps_good(const std::vector<W> &words, int bits, const steps<W> &s) {
     bool good = sort_is(words, sort_wanted(words), s.sorted, s.order);
-    for (int b = 0; b < s.shape.buckets; ++b) {
-        for (int k = 0; k < s.shape.blocks; ++k) {
-            const uint32_t entry = s.table[(size_t)(b * s.shape.blocks + k)];
+    const sort_steps<W> &left = s.scratch.steps;
+    if (sort_takes_radix(left.shape.rows, bits) || steps_overflow(s)) {
+        return good;
+    }
+    for (int b = 0; b < left.shape.buckets; ++b) {
+        for (int k = 0; k < left.shape.blocks; ++k) {
+            const uint32_t entry = left.table[b * left.shape.blocks + k];
             for (uint32_t i = entry >> 16; i < (entry >> 16) + (entry & 0xffff); ++i) {
-                const sort_key<W> &key = s.key[(size_t)(k * sort_threads * s.shape.each) + i];
+                const sort_key<W> &key =
+                    left.key[(uint32_t)(k * sort_threads * left.shape.each) + i];
                 const auto follows = [&](int splitter) {
-                    const W word = s.split_word[(size_t)splitter];
+                    const W word = left.split_word[splitter];
                     return word != key.word ? word > key.word
-                                            : s.split_row[(size_t)splitter] > (int32_t)key.row;
+                                            : left.split_row[splitter] > (int32_t)key.row;
                 };
                 good = good && (b == 0 || !follows(b));
-                good = good && (b + 1 == s.shape.buckets || follows(b + 1));
+                good = good && (b + 1 == left.shape.buckets || follows(b + 1));
             }
         }
     }
@@ -87,7 +81,7 @@ bool steps_good(const std::vector<W> &words, const steps<W> &s) {
 template <typename W>
 void check_steps(const std::vector<W> &words, int bits) {
     emulate::seed = words.size();
-    CHECK(steps_good(words, steps_run(words, bits)));
+    CHECK(steps_good(words, bits, steps_run(words, bits)));
 }
 
 // Words in runs of up to `run` equal ones, in random rows; every `none`-th row has none.
@@ -165,11 +159,59 @@ TEST(sort_of_runs) {
     check_steps(std::vector<uint64_t>(3000, 7), 30);
 }
 
+// Rows that are samples share a word, the others do not: one bucket has nearly all keys. No thread
+// block may have more than its share of them to do: all draw tiles of the same size. The thread
+// blocks begin in any order, some at a time.
+TEST(sort_of_words_that_evade_the_samples) {
+    random_state r = random_make(13);
+    for (int32_t rows : {3000, 9000}) {
+        for (bool wide : {false, true}) {
+            emulate::side_by_side = wide ? 1 : 3;
+            emulate::seed = (uint64_t)rows;
+            std::vector<uint64_t> words;
+            for (int32_t i = 0; i < rows; ++i) {
+                words.push_back((uint64_t)random_int(&r, 2, 1 << 29) << (wide ? 12 : 0));
+            }
+            const sort_shape shape = sort_shape_make(rows);
+            for (int s = 0; s < shape.buckets * shape.oversample; ++s) {
+                words[(size_t)sort_sample_row(&shape, s)] = 1;
+            }
+            const int bits = wide ? 42 : 30;
+            if (wide) {
+                const steps<uint64_t> s = steps_run(words, bits);
+                CHECK(steps_overflow(s) && steps_good(words, bits, s));
+            } else {
+                const std::vector<uint32_t> narrow(words.begin(), words.end());
+                const steps<uint32_t> s = steps_run(narrow, bits);
+                CHECK(steps_overflow(s) && steps_good(narrow, bits, s));
+            }
+        }
+    }
+    emulate::side_by_side = 1;
+}
+
+// Words and rows of 64 bits or more together take the radix sort; one bit less does not.
+TEST(sort_of_words_far_apart) {
+    random_state r = random_make(8);
+    const int32_t rows = 600; // 10 bits
+    for (int bits : {53, 54, 64}) {
+        CHECK_EQUAL(sort_takes_radix(rows, bits), bits >= 54);
+        std::vector<uint64_t> words;
+        for (int32_t i = 0; i < rows; ++i) {
+            words.push_back(random_u64(&r) >> (64 - bits) >> (i % 5 ? 0 : bits / 2));
+        }
+        words[1] = 0;
+        words[2] = ((uint64_t)1 << (bits - 1)) - 1 + (((uint64_t)1 << (bits - 1)) - 1);
+        words[3] = words[4] = word_none<uint64_t>(); // as far from 0 as any
+        check_steps(words, bits);
+    }
+}
+
 TEST(sort_steps_find_planted_errors) {
     random_state r = random_make(12);
     const std::vector<uint32_t> words = words_in_runs<uint32_t>(&r, 3000, 50, 977, 0);
     steps<uint32_t> s = steps_run(words, 30);
-    CHECK(steps_good(words, s));
+    CHECK(steps_good(words, 30, s) && !steps_overflow(s));
     std::swap(s.order[1000], s.order[1001]);
-    CHECK(!steps_good(words, s));
+    CHECK(!steps_good(words, 30, s));
 }

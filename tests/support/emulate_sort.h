@@ -30,9 +30,7 @@ alignas(16) inline thread_local int4 sort_shared[4096];
 
 } // namespace spira
 
-#include "../../spira/index/sort_bucket.cuh"
-#include "../../spira/index/sort_sample.cuh"
-#include "../../spira/index/sort_split.cuh"
+#include "../../spira/index/sort.cuh"
 
 #include <algorithm>
 #include <vector>

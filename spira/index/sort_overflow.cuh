@@ -1,0 +1,113 @@
+// spira/index/sort_overflow.cuh: the last step of the sort (sort.cuh) where the samples tell too
+// little of the words, so that a bucket has more keys than a thread block has room for.
+//
+// All thread blocks of the step sort all rows then, by the passes of radix.cuh, in one launch. The
+// first phase moves the words to the order of their rows and counts digits; each pass is a phase.
+// Thread blocks draw the tiles of all phases in order, and a phase waits for the tiles of the one
+// before: these were drawn earlier, by thread blocks that run.
+#ifndef SPIRA_INDEX_SORT_OVERFLOW_CUH
+#define SPIRA_INDEX_SORT_OVERFLOW_CUH
+
+#include "radix.cuh"
+#include "sort_shape.h"
+
+namespace spira {
+
+enum { sort_overflow_items = 4, sort_overflow_tile = sort_crowded_threads * sort_overflow_items };
+
+// A digit for each thread.
+template <int threads>
+struct sort_overflow_cut : radix_cut<threads, sort_overflow_items, threads == 128 ? 7 : 8> {};
+static_assert(sort_bucket_threads == 128 && sort_crowded_threads == 256, "sort: digits");
+
+// An even number of passes, so that the last one ends where the first one began.
+template <int threads>
+SPIRA_BOTH radix_digits_of sort_overflow_digits(int bits) {
+    return radix_digits_make(0, bits, sort_overflow_cut<threads>::digit_bits, 2);
+}
+
+template <int threads, typename W>
+union sort_overflow_shared {
+    radix_shared<sort_overflow_cut<threads>, W> pass;
+    int32_t count[sort_digits_max];
+};
+
+// Waits until all tiles of a phase are done, and their writes visible. Called by all threads of a
+// block.
+SPIRA_DEVICE void sort_wait_for_phase(const sort_overflow &c, int phase) {
+    if (threadIdx.x == 0) {
+        poll_nonzero(&c.ready[phase]);
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+// Makes the writes of a tile of a phase visible, and says so if it is the last of `tiles`.
+SPIRA_DEVICE void sort_end_tile(const sort_overflow &c, int phase, int tiles) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        if (atomicAdd(&c.done[phase], 1) == tiles - 1) {
+            __threadfence();
+            *(volatile uint32_t *)&c.ready[phase] = 1;
+        }
+    }
+}
+
+// A tile of a pass. The keys are in the target before and after an even number of passes, else in
+// the memory of `key`, which the first phase has read.
+template <int threads, typename W>
+SPIRA_DEVICE radix_pass<W> sort_overflow_pass(const sort_steps<W> &s, const sort_target<W> &to,
+                                              int pass, int tiles) {
+    typedef sort_overflow_cut<threads> cut;
+    const bool odd = pass % 2;
+    W *other = (W *)s.key;
+    int32_t *other_row = (int32_t *)(other + s.shape.rows);
+    radix_pass<W> p = {};
+    p.rows = s.shape.rows;
+    p.digit = radix_digit_of_pass(sort_overflow_digits<threads>(to.bits), pass);
+    p.key_in = odd ? other : to.sorted;
+    p.key_out = odd ? to.sorted : other;
+    p.row_in = odd ? other_row : pass ? to.order : nullptr;
+    p.row_out = odd ? to.order : other_row;
+    p.count = s.overflow.count + pass * cut::digits;
+    p.state = s.overflow.state + (odd ? (int64_t)tiles * cut::digits : 0);
+    p.next_state = s.overflow.state + (odd ? 0 : (int64_t)tiles * cut::digits);
+    return p;
+}
+
+// Sorts all rows. Called by all threads of all blocks.
+template <int threads, typename W>
+SPIRA_DEVICE void sort_overflow_rows(const sort_steps<W> &s, const sort_target<W> &to,
+                                     void *memory) {
+    typedef sort_overflow_cut<threads> cut;
+    __shared__ int32_t drawn;
+    const radix_digits_of digits = sort_overflow_digits<threads>(to.bits);
+    const int tiles = (s.shape.rows + cut::tile - 1) / cut::tile;
+    sort_overflow_shared<threads, W> *shared = (sort_overflow_shared<threads, W> *)memory;
+    for (;;) {
+        const int item = block_ticket(s.overflow.drawn, &drawn), phase = item / tiles;
+        const int tile = item - phase * tiles;
+        if (phase > digits.passes) {
+            return;
+        }
+        if (phase == 0) {
+            s.overflow.state[(int64_t)tile * cut::digits + threadIdx.x] = 0;
+            const radix_counting counting = {digits, s.shape.rows, shared->count, s.overflow.count};
+            radix_count_tiles<cut, W>(counting, tile, tiles, [&](int32_t i) {
+                const sort_key<W> key = s.key[i];
+                to.sorted[key.row] = key.word;
+                return key.word;
+            });
+        } else {
+            sort_wait_for_phase(s.overflow, phase - 1);
+            radix_pass_tile<cut, true>(sort_overflow_pass<threads>(s, to, phase - 1, tiles),
+                                       &shared->pass, tile);
+        }
+        sort_end_tile(s.overflow, phase, tiles);
+    }
+}
+
+} // namespace spira
+
+#endif
