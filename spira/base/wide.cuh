@@ -7,6 +7,16 @@
 
 namespace spira {
 
+// The bytes of a value as another type of the same size. Unions do not promise that, and neither do
+// pointers to another type: compilers may take their accesses for independent.
+template <typename To, typename From>
+SPIRA_DEVICE To bytes_as(const From &from) {
+    static_assert(sizeof(To) == sizeof(From), "bytes_as: one size");
+    To to;
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+
 // Elements of a thread: 8 bytes, or a multiple of 16.
 template <typename E, int count>
 struct wide_elements {

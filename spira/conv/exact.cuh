@@ -112,12 +112,14 @@ SPIRA_DEVICE void exact_row_load(const E *from, int left, bool wide, portable_pa
         portable_packed_load(from, row);
         return;
     }
+    conv_quad<E> quad = {};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         if (i < left) {
-            row.quad.element[i] = from[i];
+            quad.element[i] = from[i];
         }
     }
+    row = bytes_as<portable_packed<E>>(quad);
 }
 
 // Loads a chunk of an entry.
@@ -161,7 +163,8 @@ SPIRA_DEVICE void exact_store(const exact_operands<T> &from, bool tf32, uint32_t
                          portable_row_place(lane / 4 * conv_chunk_bytes + lane % 4 * 16);
 #pragma unroll
     for (int i = 0; i < T::fragments; ++i) {
-        const auto &e = from.row[i].quad.element;
+        const auto quad = bytes_as<conv_quad<typename T::element>>(from.row[i]);
+        const auto &e = quad.element;
         shared_store_4(own + (uint32_t)(i * T::down * portable_fragment_bytes),
                        make_uint4(exact_operand(element_to_float(e[0]), tf32),
                                   exact_operand(element_to_float(e[1]), tf32),

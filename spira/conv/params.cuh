@@ -4,6 +4,7 @@
 #define SPIRA_CONV_PARAMS_CUH
 
 #include "../base/async.cuh"
+#include "../base/wide.cuh"
 #include "../conv.h"
 #include "../device.cuh"
 #include "../numeric.cuh"
@@ -100,8 +101,7 @@ SPIRA_DEVICE uint64_t conv_multiply_wide(uint32_t a, uint32_t b) {
 
 // A lane's 16 bytes.
 template <typename E>
-union conv_lane {
-    uint4 all;
+struct conv_lane {
     E element[conv_lane_bytes / sizeof(E)];
 };
 
@@ -109,15 +109,14 @@ union conv_lane {
 template <typename E>
 SPIRA_DEVICE uint4 conv_read_each(const char *from, int bytes) {
     enum { per_lane = conv_lane_bytes / sizeof(E) };
-    conv_lane<E> v;
-    v.all = make_uint4(0, 0, 0, 0);
+    conv_lane<E> v = {};
 #pragma unroll
     for (int i = 0; i < per_lane; ++i) {
         if (bytes > i * (int)sizeof(E)) {
             v.element[i] = ((const E *)from)[i];
         }
     }
-    return v.all;
+    return bytes_as<uint4>(v);
 }
 
 // Not inlined: many places call it, seldom.

@@ -70,7 +70,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
         to.element[e] =
             element_from_float<E>(s.type == numeric_tf32 ? element_operand(s.type, w) : w);
     }
-    *(uint4 *)(packed + i * per_lane) = to.all;
+    *(uint4 *)(packed + i * per_lane) = bytes_as<uint4>(to);
 }
 
 // ---- plain floats: exact.cuh, portable/ in exact fp32, pairs/ -----------------------------------

@@ -16,8 +16,7 @@ struct ggs_rows {
 };
 
 template <typename U>
-union ggs_units {
-    uint4 all;
+struct ggs_units {
     U unit[ggs_chunk / sizeof(U)];
 };
 
@@ -36,7 +35,7 @@ SPIRA_DEVICE uint4 ggs_load_units(const ggs_rows &r, int64_t row, int at) {
         }
         chunk.unit[u] = unit;
     }
-    return chunk.all;
+    return bytes_as<uint4>(chunk);
 }
 
 SPIRA_DEVICE uint4 ggs_load(const ggs_rows &r, int64_t row, int at) {
@@ -49,8 +48,7 @@ SPIRA_DEVICE uint4 ggs_load(const ggs_rows &r, int64_t row, int at) {
 // Stores the first `bytes` of a chunk, a multiple of the width.
 template <typename U>
 SPIRA_DEVICE void ggs_store_units(char *to, int bytes, uint4 all) {
-    ggs_units<U> chunk;
-    chunk.all = all;
+    const auto chunk = bytes_as<ggs_units<U>>(all);
 #pragma unroll
     for (int u = 0; u < (int)(ggs_chunk / sizeof(U)); ++u) {
         if ((u + 1) * (int)sizeof(U) <= bytes) {

@@ -45,10 +45,9 @@ template <typename E, int wide>
 SPIRA_DEVICE void ggs_finish(const ggs_scatter &p, int64_t row, int channel,
                              const float (&sum)[wide]) {
     int channels = min(p.cout - channel, wide);
-    ggs_units<E> extra, out;
-    extra.all = out.all = make_uint4(0, 0, 0, 0);
+    ggs_units<E> extra = {}, out = {};
     if (p.residual.first) {
-        extra.all = ggs_load(p.residual, row, channel * (int)sizeof(E));
+        extra = bytes_as<ggs_units<E>>(ggs_load(p.residual, row, channel * (int)sizeof(E)));
     }
 #pragma unroll
     for (int c = 0; c < wide; ++c) {
@@ -59,7 +58,7 @@ SPIRA_DEVICE void ggs_finish(const ggs_scatter &p, int64_t row, int channel,
         }
     }
     ggs_store(p.out + (row * p.cout + channel) * (int64_t)sizeof(E), channels * (int)sizeof(E),
-              p.out_width, out.all);
+              p.out_width, bytes_as<uint4>(out));
 }
 
 // Adds up the products of each output in registers, offsets ascending, and applies the epilogue.

@@ -78,20 +78,23 @@ SPIRA_BOTH bool hopper_is_plain(const conv_params &p) {
     return p.wide_out && p.epilogue.act != activation_leaky && !(p.residual && p.shortcut.parts);
 }
 
+// Two neighbouring channels.
+template <typename E>
+struct __align__(2 * sizeof(E)) hopper_pair {
+    E element[2];
+};
+
 // Finishes two neighbouring channels: max(scale * sum + shift + residual, floor).
 template <typename E, bool adds>
 SPIRA_DEVICE uint32_t hopper_finish_pair(float x, float y, float2 scale, float2 shift,
                                          uint32_t residual, float floor) {
-    union pair {
-        uint32_t all;
-        E element[2];
-    } v, e;
-    e.all = residual;
+    const hopper_pair<E> e = bytes_as<hopper_pair<E>>(residual);
+    hopper_pair<E> v;
     x = fmaf(x, scale.x, shift.x) + (adds ? element_to_float(e.element[0]) : 0.0f);
     y = fmaf(y, scale.y, shift.y) + (adds ? element_to_float(e.element[1]) : 0.0f);
     v.element[0] = element_from_float<E>(conv_max_nan(x, floor));
     v.element[1] = element_from_float<E>(conv_max_nan(y, floor));
-    return v.all;
+    return bytes_as<uint32_t>(v);
 }
 
 // Two lanes have two channels each of two channel groups, `low` and `high`. They exchange halves:
@@ -209,18 +212,14 @@ SPIRA_DEVICE void hopper_finish_plain(const conv_params &p, const hopper_shared 
 template <typename E>
 SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const hopper_shared &shared, int from,
                                     int channel, int row, float x, float y) {
-    union pair {
-        uint32_t all;
-        E element[2];
-    } v, extra;
+    hopper_pair<E> v, extra = {};
     const float sum[2] = {x, y}, floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
     const bool leaky = p.epilogue.act == activation_leaky;
     const int64_t at = hopper_byte_of<E>(p, row, channel);
     const char *residual = (const char *)p.residual + at;
     char *out = (char *)p.out + at;
-    extra.all = 0;
     if (p.residual && p.wide_out) {
-        extra.all = *(const uint32_t *)residual;
+        extra = *(const hopper_pair<E> *)residual;
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -237,7 +236,7 @@ SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const hopper_shared &s
         }
     }
     if (p.wide_out) {
-        *(uint32_t *)out = v.all;
+        *(hopper_pair<E> *)out = v;
     }
 }
 

@@ -118,7 +118,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
         to.element[e] = element_from_float<E>(inside ? weight[from] : 0.0f);
     }
     *(uint4 *)(packed + ((int64_t)image * part + begin) * couts / 2 +
-               wgmma_place((uint32_t)(at * conv_lane_bytes), log) / 2) = to.all;
+               wgmma_place((uint32_t)(at * conv_lane_bytes), log) / 2) = bytes_as<uint4>(to);
 }
 
 } // namespace spira

@@ -121,16 +121,12 @@ SPIRA_DEVICE void narrow_quads(const narrow_sums<1> &sum, float4 (&to)[narrow_gr
 template <typename E, bool wide, int rows>
 SPIRA_DEVICE conv_quad<E> narrow_residual(const conv_params &p, const narrow_outputs<rows> &f,
                                           int i) {
-    union {
-        uint32_t word[2];
-        conv_quad<E> quad;
-    } v = {{f.residual[i][0], f.residual[i][1]}};
     if (!wide && p.residual) {
         const int channel = f.vectors.channel;
         const E *from = (const E *)p.residual + (int64_t)f.row[i] * p.cout + channel;
-        v.quad = conv_quad_load<E, false>(from, p.cout - channel);
+        return conv_quad_load<E, false>(from, p.cout - channel);
     }
-    return v.quad;
+    return bytes_as<conv_quad<E>>(make_uint2(f.residual[i][0], f.residual[i][1]));
 }
 
 // Finishes four channels of an output, as conv_output_store_as does with a residual of its own.

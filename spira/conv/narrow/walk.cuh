@@ -14,6 +14,7 @@
 #define SPIRA_CONV_NARROW_WALK_CUH
 
 #include "../../base/launch.cuh"
+#include "../../base/mma.cuh"
 #include "../epilogue.cuh"
 #include "../weights.cuh"
 
@@ -211,7 +212,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
         float w = inside ? weight[from] : 0.0f;
         to.element[e] = element_from_float<E>(w);
     }
-    *(uint4 *)(packed + i * per_lane) = to.all;
+    *(uint4 *)(packed + i * per_lane) = bytes_as<uint4>(to);
 }
 
 // Bytes of an offset's weights.

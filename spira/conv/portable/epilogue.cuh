@@ -96,9 +96,8 @@ SPIRA_DEVICE conv_quad<E> portable_finish(const conv_params &p, const portable_a
 // Four neighbouring elements as words: the compiler would keep each 16-bit element in a register of
 // its own.
 template <typename E>
-union portable_packed {
+struct portable_packed {
     uint32_t word[sizeof(E)];
-    conv_quad<E> quad;
 };
 
 template <typename E>
@@ -114,14 +113,14 @@ SPIRA_DEVICE void portable_packed_load(const E *from, portable_packed<E> &v) {
 
 // Keeps the words in registers up to here.
 template <typename E>
-SPIRA_DEVICE const conv_quad<E> &portable_packed_quad(portable_packed<E> &v) {
+SPIRA_DEVICE conv_quad<E> portable_packed_quad(portable_packed<E> &v) {
 #ifdef __CUDA_ARCH__
 #pragma unroll
     for (int i = 0; i < (int)sizeof(E); ++i) {
         asm("" : "+r"(v.word[i]));
     }
 #endif
-    return v.quad;
+    return bytes_as<conv_quad<E>>(v);
 }
 
 // Finishes aligned outputs. The residual may be the array of the outputs: that of a batch is loaded
