@@ -17,7 +17,34 @@
 
 namespace spira {
 
-enum activation : int { activation_none, activation_relu, activation_leaky };
+// A new activation has its line here, its formula in activation_apply, and its steepness. The
+// kernels need nothing else. Bounds come first: activation_is_bound.
+enum activation : int { activation_none, activation_relu, activation_leaky, activation_count };
+
+// Whether an activation is a lower bound and nothing else: the kernels have short epilogues for it.
+SPIRA_BOTH bool activation_is_bound(activation act) {
+    return act <= activation_relu;
+}
+
+// f(x) of an activation, for numbers: NaN stays NaN (epilogue_apply, conv_activate).
+// slope: of activation_leaky
+template <typename F>
+SPIRA_BOTH F activation_apply(F x, activation act, F slope) {
+    switch (act) {
+    case activation_relu:
+        return x > 0 ? x : 0;
+    case activation_leaky:
+        return x < 0 ? x * slope : x;
+    default:
+        return x;
+    }
+}
+
+// The largest |f'(x)|: how much an error of x can grow.
+SPIRA_BOTH double activation_steepness(activation act, double slope) {
+    slope = slope < 0 ? -slope : slope;
+    return act == activation_leaky && slope > 1 ? slope : 1;
+}
 
 // What is done to a sum before its one rounding. Null pointers leave their step out.
 struct conv_epilogue {
@@ -85,10 +112,7 @@ SPIRA_BOTH float epilogue_apply(float sum, const conv_epilogue *e, int channel, 
         sum += e->shift[channel];
     }
     sum += residual;
-    if (e->act == activation_none || float_is_nan(sum) || sum > 0.0f) { // NaN passes through ReLU
-        return sum;
-    }
-    return e->act == activation_relu ? 0.0f : sum * e->slope;
+    return float_is_nan(sum) ? sum : activation_apply(sum, e->act, e->slope);
 }
 
 SPIRA_API status conv_shape_check(const conv_shape *s) {
@@ -106,7 +130,7 @@ SPIRA_API status conv_shape_check(const conv_shape *s) {
 
 SPIRA_API status epilogue_check(const conv_epilogue *e) {
     SPIRA_REQUIRE(e, status_null_pointer, "epilogue", 0);
-    SPIRA_REQUIRE(e->act >= activation_none && e->act <= activation_leaky, status_unsupported,
+    SPIRA_REQUIRE(e->act >= activation_none && e->act < activation_count, status_unsupported,
                   "epilogue.act", e->act);
     return status_success();
 }

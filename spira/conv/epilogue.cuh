@@ -19,10 +19,16 @@ SPIRA_DEVICE float conv_max_nan(float a, float b) {
 #endif
 }
 
-// floor: 0 for ReLU, otherwise -infinity, so that one instruction serves all activations.
-SPIRA_DEVICE float conv_activate(float x, float floor, bool leaky, float slope) {
-    x = conv_max_nan(x, floor);
-    return leaky && x < 0.0f ? x * slope : x;
+// The lower bound of ReLU, otherwise -infinity, so that one instruction serves all activations that
+// are a bound.
+SPIRA_DEVICE float conv_bound(const conv_epilogue &e) {
+    return e.act == activation_relu ? 0.0f : -INFINITY;
+}
+
+// The activation. bound: conv_bound
+SPIRA_DEVICE float conv_activate(const conv_epilogue &e, float bound, float x) {
+    x = conv_max_nan(x, bound);
+    return activation_is_bound(e.act) ? x : activation_apply(x, e.act, e.slope);
 }
 
 // Four neighbouring channels of an output.
@@ -62,16 +68,14 @@ SPIRA_DEVICE void conv_quad_store(E *to, int left, const conv_quad<E> &q) {
 // The epilogue of four channels. The bias is folded into the shift.
 struct conv_output {
     alignas(16) float scale[4], shift[4];
-    float floor;
+    float bound; // conv_bound
     int channel; // the first
-    bool leaky;
 };
 
 SPIRA_DEVICE conv_output conv_output_of(const conv_params &p, int channel) {
     conv_output f;
     f.channel = channel;
-    f.floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
-    f.leaky = p.epilogue.act == activation_leaky;
+    f.bound = conv_bound(p.epilogue);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         bool inside = channel + i < p.cout;
@@ -118,7 +122,7 @@ SPIRA_DEVICE void conv_output_store_as(const conv_params &p, const conv_output &
     for (int i = 0; i < 4; ++i) {
         float v = fmaf(value[i], f.scale[i], f.shift[i]);
         v += p.residual ? element_to_float(extra.element[i]) : 0.0f;
-        q.element[i] = element_from_float<E>(conv_activate(v, f.floor, f.leaky, p.epilogue.slope));
+        q.element[i] = element_from_float<E>(conv_activate(p.epilogue, f.bound, v));
     }
     conv_quad_store<E, wide>((E *)p.out + at, p.cout - f.channel, q);
 }

@@ -41,12 +41,8 @@ SPIRA_BOTH tune_expected tune_expect(double sum, double magnitude, int64_t terms
     }
     sum += residual;
     error += 6 * 0x1p-24 * (most + fabs(residual)); // five steps, each rounded once
-    if (e->act != activation_none && sum < 0) {
-        sum *= e->act == activation_leaky ? slope : 0;
-    }
-    if (e->act == activation_leaky && fabs(slope) > 1) {
-        error *= fabs(slope);
-    }
+    sum = activation_apply(sum, e->act, slope);
+    error *= activation_steepness(e->act, slope);
     double rounding = type == numeric_f16 ? 0x1p-11 : type == numeric_bf16 ? 0x1p-8 : 0;
     double smallest = type == numeric_f16 ? 0x1p-24 : 0x1p-126;
     return {sum, error + rounding * (fabs(sum) + error) + smallest};

@@ -1,7 +1,7 @@
 // spira/conv/hopper/epilogue.cuh: from accumulators to outputs: initial sums, scale and shift,
 // residual, activation, one rounding.
 //
-// The plain path is for aligned outputs with no activation or ReLU. Lanes exchange channels in
+// The plain path is for aligned outputs and activations that are a bound. Lanes exchange channels in
 // pairs, so that each stores 8 bytes at a time. Everything else takes the general path, a compact
 // loop.
 //
@@ -72,10 +72,10 @@ SPIRA_DEVICE void hopper_add_sums(const conv_params &p, int channel, const int (
 
 // ---- plain path ---------------------------------------------------------------------------------
 
-// Whether the plain path applies: not for unaligned outputs, leaky ReLU, or a residual besides a
-// shortcut.
+// Whether the plain path applies: not for unaligned outputs, an activation that is more than a
+// bound, or a residual besides a shortcut.
 SPIRA_BOTH bool hopper_is_plain(const conv_params &p) {
-    return p.wide_out && p.epilogue.act != activation_leaky && !(p.residual && p.shortcut.parts);
+    return p.wide_out && activation_is_bound(p.epilogue.act) && !(p.residual && p.shortcut.parts);
 }
 
 // Two neighbouring channels.
@@ -84,16 +84,16 @@ struct __align__(2 * sizeof(E)) hopper_pair {
     E element[2];
 };
 
-// Finishes two neighbouring channels: max(scale * sum + shift + residual, floor).
+// Finishes two neighbouring channels: max(scale * sum + shift + residual, bound).
 template <typename E, bool adds>
 SPIRA_DEVICE uint32_t hopper_finish_pair(float x, float y, float2 scale, float2 shift,
-                                         uint32_t residual, float floor) {
+                                         uint32_t residual, float bound) {
     const hopper_pair<E> e = bytes_as<hopper_pair<E>>(residual);
     hopper_pair<E> v;
     x = fmaf(x, scale.x, shift.x) + (adds ? element_to_float(e.element[0]) : 0.0f);
     y = fmaf(y, scale.y, shift.y) + (adds ? element_to_float(e.element[1]) : 0.0f);
-    v.element[0] = element_from_float<E>(conv_max_nan(x, floor));
-    v.element[1] = element_from_float<E>(conv_max_nan(y, floor));
+    v.element[0] = element_from_float<E>(conv_max_nan(x, bound));
+    v.element[1] = element_from_float<E>(conv_max_nan(y, bound));
     return bytes_as<uint32_t>(v);
 }
 
@@ -154,7 +154,7 @@ SPIRA_DEVICE void hopper_finish_rows(const conv_params &p, const hopper_shared &
     typedef typename T::element E;
     enum { pairs = T::finished / 16 }; // of channel groups
     const int t = warp_lane() % 4, own = hopper_joined_channel();
-    const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
+    const float bound = conv_bound(p.epilogue);
     int64_t at[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -182,8 +182,8 @@ SPIRA_DEVICE void hopper_finish_rows(const conv_params &p, const hopper_shared &
                 if (adds) {
                     hopper_split(t & 1, residual[i][h], low, high);
                 }
-                low = hopper_finish_pair<E, adds>(v[0], v[1], scale[0], shift[0], low, floor);
-                high = hopper_finish_pair<E, adds>(v[4], v[5], scale[1], shift[1], high, floor);
+                low = hopper_finish_pair<E, adds>(v[0], v[1], scale[0], shift[0], low, bound);
+                high = hopper_finish_pair<E, adds>(v[4], v[5], scale[1], shift[1], high, bound);
                 uint2 all = hopper_join(t & 1, low, high);
                 if (row[h] >= 0 && channel + own + 16 * j < p.cout) {
                     *(uint2 *)((char *)p.out + at[h] + 32 * j) = all;
@@ -213,8 +213,7 @@ template <typename E>
 SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const hopper_shared &shared, int from,
                                     int channel, int row, float x, float y) {
     hopper_pair<E> v, extra = {};
-    const float sum[2] = {x, y}, floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
-    const bool leaky = p.epilogue.act == activation_leaky;
+    const float sum[2] = {x, y}, bound = conv_bound(p.epilogue);
     const int64_t at = hopper_byte_of<E>(p, row, channel);
     const char *residual = (const char *)p.residual + at;
     char *out = (char *)p.out + at;
@@ -230,7 +229,7 @@ SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const hopper_shared &s
         float f =
             fmaf(sum[i], shared.scale[from + i], shared.scale[hopper_columns_most + from + i]);
         f += p.residual ? element_to_float(extra.element[i]) : 0.0f;
-        v.element[i] = element_from_float<E>(conv_activate(f, floor, leaky, p.epilogue.slope));
+        v.element[i] = element_from_float<E>(conv_activate(p.epilogue, bound, f));
         if (alone) {
             ((E *)out)[i] = v.element[i];
         }

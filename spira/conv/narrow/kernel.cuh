@@ -56,8 +56,7 @@ SPIRA_DEVICE conv_output narrow_vectors(const conv_params &p, int channel) {
     conv_output f;
     float bias[4];
     f.channel = channel;
-    f.floor = e.act == activation_relu ? 0.0f : -INFINITY;
-    f.leaky = e.act == activation_leaky;
+    f.bound = conv_bound(e);
     narrow_vector_load(e.scale, channel, inside, 1.0f, f.scale);
     narrow_vector_load(e.shift, channel, inside, 0.0f, f.shift);
     narrow_vector_load(e.bias, channel, inside, 0.0f, bias);
@@ -140,7 +139,7 @@ SPIRA_DEVICE void narrow_output_store(const conv_params &p, const conv_output &f
     for (int i = 0; i < 4; ++i) {
         float v = fmaf(value[i], f.scale[i], f.shift[i]);
         v += p.residual ? element_to_float(residual.element[i]) : 0.0f;
-        q.element[i] = element_from_float<E>(conv_activate(v, f.floor, f.leaky, p.epilogue.slope));
+        q.element[i] = element_from_float<E>(conv_activate(p.epilogue, f.bound, v));
     }
     E *const to = (E *)p.out + (int64_t)row * p.cout + f.channel;
     conv_quad_store<E, wide>(to, p.cout - f.channel, q);
@@ -164,8 +163,8 @@ SPIRA_DEVICE void narrow_store(const conv_params &p, const narrow_outputs<rows> 
     }
 }
 
-// The same, with fewer instructions: aligned, without initial sums and leaky ReLU. A residual that
-// is not there is zero.
+// The same, with fewer instructions: aligned, without initial sums, and with an activation that is
+// a bound. A residual that is not there is zero.
 template <typename E, int rows>
 SPIRA_DEVICE void narrow_store_plain(const conv_params &p, const narrow_outputs<rows> &f,
                                      const float4 (&sum)[rows]) {
@@ -180,7 +179,7 @@ SPIRA_DEVICE void narrow_store_plain(const conv_params &p, const narrow_outputs<
             for (int c = 0; c < 4; ++c) {
                 const float v = fmaf(value[c], f.vectors.scale[c], f.vectors.shift[c]) +
                                 element_to_float(extra.element[c]);
-                q.element[c] = element_from_float<E>(conv_max_nan(v, f.vectors.floor));
+                q.element[c] = element_from_float<E>(conv_max_nan(v, f.vectors.bound));
             }
             const uint32_t pitch = (uint32_t)p.cout * narrow_element;
             *(conv_quad<E> *)(out + conv_multiply_wide((uint32_t)f.row[i], pitch)) = q;
@@ -194,7 +193,7 @@ SPIRA_DEVICE void narrow_finish(const conv_params &p,
                                 const narrow_sums<halves> &sum) {
     float4 quad[narrow_groups * halves];
     narrow_quads(sum, quad);
-    if (p.wide_out && !p.sums && !f.vectors.leaky) {
+    if (p.wide_out && !p.sums && activation_is_bound(p.epilogue.act)) {
         narrow_store_plain<E>(p, f, quad);
     } else if (p.wide_out) {
         narrow_store<E, true>(p, f, quad);

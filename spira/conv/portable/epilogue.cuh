@@ -74,12 +74,12 @@ SPIRA_DEVICE void portable_affine_apply(const portable_affine &a, float4 sum, fl
     v[3] = fmaf(sum.w, a.scale.w, a.shift.w);
 }
 
-// Finishes four channels of an output. plain: without residual and leaky activation.
+// Finishes four channels of an output. plain: without residual, and with an activation
+// that is a bound.
 template <typename E, bool plain>
 SPIRA_DEVICE conv_quad<E> portable_finish(const conv_params &p, const portable_affine &a,
                                           float4 sum, const conv_quad<E> &residual) {
-    const float floor = p.epilogue.act == activation_relu ? 0.0f : -INFINITY;
-    const bool leaky = !plain && p.epilogue.act == activation_leaky;
+    const float bound = conv_bound(p.epilogue);
     float v[4];
     portable_affine_apply(a, sum, v);
     conv_quad<E> out;
@@ -88,7 +88,8 @@ SPIRA_DEVICE conv_quad<E> portable_finish(const conv_params &p, const portable_a
         if constexpr (!plain) {
             v[e] += p.residual ? element_to_float(residual.element[e]) : 0.0f;
         }
-        out.element[e] = element_from_float<E>(conv_activate(v[e], floor, leaky, p.epilogue.slope));
+        v[e] = plain ? conv_max_nan(v[e], bound) : conv_activate(p.epilogue, bound, v[e]);
+        out.element[e] = element_from_float<E>(v[e]);
     }
     return out;
 }
@@ -219,7 +220,7 @@ SPIRA_DEVICE void portable_finish_any(const conv_params &p, const float *scale, 
     if (p.sums) {
         portable_sums_add<T>(p, channel, row, sum);
     }
-    if (p.wide_out && !p.residual && p.epilogue.act != activation_leaky) {
+    if (p.wide_out && !p.residual && activation_is_bound(p.epilogue.act)) {
         portable_finish_wide<T, true>(p, vectors, channel, row, sum);
     } else if (p.wide_out) {
         portable_finish_wide<T, false>(p, vectors, channel, row, sum);

@@ -24,7 +24,7 @@ SPIRA_API status net_op_check(net_op_conv, const net_plan *p, int i) {
         net_source_set(p, source2) != net_source_set(p, net_number(l->source))) {
         return net_fault("source2 (of another set than source)", i);
     }
-    if (l->act < activation_none || l->act > activation_leaky) {
+    if (l->act < activation_none || l->act >= activation_count) {
         return net_fault("act (an unknown activation)", i);
     }
     if (l->act != activation_leaky && l->slope != 0) {
