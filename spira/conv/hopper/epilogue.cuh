@@ -1,9 +1,9 @@
 // spira/conv/hopper/epilogue.cuh: from accumulators to outputs: initial sums, scale and shift,
 // residual, activation, one rounding.
 //
-// The plain path is for aligned outputs and activations that are a bound. Lanes exchange channels in
-// pairs, so that each stores 8 bytes at a time. Everything else takes the general path, a compact
-// loop.
+// The plain path is for aligned outputs and activations that are a bound. Lanes exchange channels
+// in pairs, so that each stores 8 bytes at a time. Everything else takes the general path, a
+// compact loop.
 //
 // A lane has two rows of each row group, and of each channel group (8 channels) the two channels
 // that the matrix instruction gives it (base/wgmma.cuh).
