@@ -794,46 +794,45 @@ struct bench_dense {
     spira::conv_map map;
 };
 
-// a: shape, kernel, threshold, count, capacity; it is given the map. os [capacity, columns of the
-// threshold], device.
+// a: shape, kernel, threshold, and d->map as identity; it is given the map. os [capacity, columns
+// of the threshold], device.
 SPIRA_API void bench_dense_make(bench_pool *pool, const int32_t *os, spira::conv_hybrid_args *a,
                                 bench_dense *d) {
     const spira::conv_shape dense = spira::conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
-    a->map = &d->map;
     spira::order_request request = {};
     request.kernel = a->kernel;
     request.threshold = a->threshold;
     request.map = os;
-    request.count = a->count;
-    request.capacity = a->capacity;
-    request.layout = bench_order(pool, a->capacity, dense.volume, true);
-    d->map = spira::conv_map_of_order(&request.layout, a->count, a->capacity);
+    request.count = d->map.count;
+    request.capacity = d->map.capacity;
+    request.layout = bench_order(pool, d->map.capacity, dense.volume, true);
+    d->map = spira::conv_map_of_order(&request.layout, d->map.count, d->map.capacity);
     size_t bytes = 0;
     void *scratch = bench_order_scratch(pool, &request, 1, &bytes);
     BENCH_TRY(spira::order_build(bench_gpu(), &request, 1, scratch, bytes, pool->stream));
 }
 
 // A submanifold layer by both dataflows: its lists, its layout and its packed weights. a: shape,
-// kernel, threshold, count, capacity; pairs: of the map; weight [volume, cin, cout], device.
+// kernel, threshold; pairs: of the map; weight [volume, cin, cout], device.
 SPIRA_API void bench_hybrid_make(bench_pool *pool, const bench_scene<uint64_t> *scene,
                                  int64_t pairs, const float *weight, spira::conv_hybrid_args *a,
                                  bench_dense *d) {
     const int columns = spira::map_os_columns(&a->kernel, a->threshold, false);
+    d->map = spira::conv_map_identity(scene->fine.device.count, scene->fine.device.capacity);
+    a->map = &d->map;
     spira::map_forms forms = spira::map_forms_os(nullptr);
     forms.threshold = a->threshold;
     if (columns) {
-        forms.os = bench_device<int32_t>(pool, (int64_t)a->capacity * columns);
+        forms.os = bench_device<int32_t>(pool, (int64_t)d->map.capacity * columns);
     }
     a->pairs = bench_lists(pool, scene, &a->kernel, pairs, forms);
     if (columns) {
         bench_dense_make(pool, forms.os, a, d);
     }
     size_t bytes = 0;
-    BENCH_TRY(
-        spira::conv_hybrid_weights_bytes(bench_gpu(), &a->shape, &a->kernel, a->threshold, &bytes));
+    BENCH_TRY(spira::conv_hybrid_weights_bytes(bench_gpu(), a, &bytes));
     char *packed = bench_device<char>(pool, (int64_t)bytes);
-    BENCH_TRY(spira::conv_hybrid_weights_pack(bench_gpu(), &a->shape, &a->kernel, a->threshold,
-                                              weight, packed, bytes, pool->stream));
+    BENCH_TRY(spira::conv_hybrid_weights_pack(bench_gpu(), a, weight, packed, bytes, pool->stream));
     a->weights = packed;
 }
 

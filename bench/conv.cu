@@ -174,8 +174,6 @@ static void conv_work_hybrid(bench_session *s, const bench_scene<uint64_t> *scen
     a.kernel = spira::kernel_cube(m->K, 1);
     a.threshold = threshold;
     a.in = w->args.in;
-    a.count = m->count;
-    a.capacity = m->voxels;
     a.out = w->args.out;
     int64_t elements = (int64_t)a.shape.volume * a.shape.cin * a.shape.cout;
     const float *weight = bench_upload(&s->pool, w->weight, elements);

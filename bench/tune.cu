@@ -148,8 +148,6 @@ static void tuner_hybrids(bench_session *s, const bench_scene<uint64_t> *scene, 
         a->shape = w->args.shape;
         a->kernel = m->kernel;
         a->threshold = i + 1;
-        a->count = m->count;
-        a->capacity = m->voxels;
         bench_hybrid_make(&s->pool, scene, m->pairs, w->weight, a, &w->dense[i]);
     }
 }

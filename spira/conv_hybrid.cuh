@@ -23,21 +23,25 @@ namespace spira {
 // have the storage type of shape.type. Start from a zeroed struct. Members of a kind of offsets
 // that the kernel does not have at this threshold are not read.
 struct conv_hybrid_args {
-    conv_shape shape;     // volume: of the kernel, all offsets
-    kernel_shape kernel;  // of the map
-    int threshold;        // offsets with an L1 norm below it are dense
-    const void *in;       // [inputs, cin]
-    const void *in2;      // [inputs, cin2], or null where cin2 is 0
-    const void *weights;  // of conv_hybrid_weights_pack: same shape, kernel, threshold, device_info
-    const conv_map *map;  // on the host: the layout of the dense offsets, by conv_map_of_order;
-                          // conv_map_identity where only the centre of a submanifold layer is dense
-    map_lists pairs;      // of the sparse offsets, of map_build_lists
-    const int32_t *count; // [1] outputs, at most `capacity`; that of the map, too
-    int32_t capacity;
+    conv_shape shape;    // volume: of the kernel, all offsets
+    kernel_shape kernel; // of the map
+    int threshold;       // offsets with an L1 norm below it are dense
+    const void *in;      // [inputs, cin]
+    const void *in2;     // [inputs, cin2], or null where cin2 is 0
+    const void *weights; // of conv_hybrid_weights_pack: same shape, kernel, threshold, device_info
+    const conv_map *map; // on the host: the layout of the dense offsets, by conv_map_of_order;
+                         // conv_map_identity where none is dense, or only the centre of a
+                         // submanifold layer. It also has the number of outputs and their capacity
+    map_lists pairs;     // of the sparse offsets, of map_build_lists
     conv_epilogue epilogue;
-    void *out;       // [capacity, cout]
+    void *out;       // [map.capacity, cout]
     pairs_form form; // of the sparse offsets; pairs_form_ordered is deterministic
 };
+
+SPIRA_API status hybrid_shape_check(const conv_hybrid_args *a) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    return conv_hybrid_shape_check(&a->shape, &a->kernel, a->threshold);
+}
 
 // ---- weights ------------------------------------------------------------------------------------
 
@@ -48,53 +52,47 @@ struct hybrid_weights {
     char *sparse; // of all offsets, for conv_pairs_run, which looks them up by number
 };
 
-SPIRA_API void hybrid_weights_carve(const device_info *gpu, workspace *w, const conv_shape *shape,
-                                    const kernel_shape *kernel, int threshold, hybrid_weights *at) {
-    const conv_shape dense = conv_hybrid_dense(shape, kernel, threshold);
-    *at = {};
+SPIRA_API hybrid_weights hybrid_weights_take(const device_info *gpu, workspace *w,
+                                             const conv_hybrid_args *a) {
+    const conv_shape *s = &a->shape, dense = conv_hybrid_dense(s, &a->kernel, a->threshold);
+    hybrid_weights at = {};
     if (dense.volume) {
-        at->dense = workspace_take<char>(
+        at.dense = workspace_take<char>(
             w, (int64_t)conv_packed_bytes(&dense, conv_kernel_of(&dense, gpu)));
     }
-    if (dense.volume < shape->volume) {
-        at->sparse =
-            workspace_take<char>(w, (int64_t)conv_packed_bytes(shape, pairs_kernel_of(shape, gpu)));
+    if (dense.volume < s->volume) {
+        at.sparse = workspace_take<char>(w, (int64_t)conv_packed_bytes(s, pairs_kernel_of(s, gpu)));
     }
+    return at;
 }
 
-// Bytes of packed weights.
-SPIRA_API status conv_hybrid_weights_bytes(const device_info *gpu, const conv_shape *shape,
-                                           const kernel_shape *kernel, int threshold,
+// Bytes of packed weights. args: shape, kernel and threshold are read.
+SPIRA_API status conv_hybrid_weights_bytes(const device_info *gpu, const conv_hybrid_args *args,
                                            size_t *bytes) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
-    SPIRA_TRY(conv_hybrid_shape_check(shape, kernel, threshold));
+    SPIRA_TRY(hybrid_shape_check(args));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
-    hybrid_weights at;
-    hybrid_weights_carve(gpu, &w, shape, kernel, threshold, &at);
+    hybrid_weights_take(gpu, &w, args);
     *bytes = w.used;
     return status_success();
 }
 
 // Packs the dense offsets side by side: one launch for each run of neighbours.
 template <typename tag>
-SPIRA_API status hybrid_pack_dense(tag format, const device_info *gpu, const conv_shape *shape,
-                                   const kernel_shape *kernel, int threshold, const float *weight,
-                                   char *packed, cudaStream_t stream) {
-    const conv_shape dense = conv_hybrid_dense(shape, kernel, threshold);
-    const conv_kernel made_for = conv_kernel_of(&dense, gpu);
-    const int64_t pitch = (int64_t)(shape->cin + shape->cin2) * shape->cout;
-    for (int k = 0, end; k < shape->volume; k = end) {
-        for (end = k; end < shape->volume && kernel_norm(kernel, end) < threshold; ++end) {
+SPIRA_API status hybrid_pack_dense(tag format, const device_info *gpu, const conv_hybrid_args *a,
+                                   const float *weight, char *packed, cudaStream_t stream) {
+    conv_shape run = conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
+    const conv_kernel made_for = conv_kernel_of(&run, gpu);
+    const int64_t pitch = (int64_t)(run.cin + run.cin2) * run.cout;
+    for (int k = 0, end; k < a->shape.volume; k = end + 1) {
+        for (end = k; end < a->shape.volume && kernel_norm(&a->kernel, end) < a->threshold; ++end) {
         }
-        if (end > k) {
-            conv_shape run = dense;
-            run.volume = end - k;
+        run.volume = end - k;
+        if (run.volume) {
             SPIRA_TRY(
                 conv_pack_as(format, gpu, &run, made_for, weight + k * pitch, packed, stream));
             packed += conv_packed_bytes(&run, made_for);
-        } else {
-            ++end;
         }
     }
     return status_success();
@@ -102,120 +100,90 @@ SPIRA_API status hybrid_pack_dense(tag format, const device_info *gpu, const con
 
 // Packs weights for conv_hybrid; once, when a network is loaded.
 //
-// inputs   weight [volume, cin + cin2, cout] fp32 of all offsets, in spira's order (offset.h)
+// inputs   args: shape, kernel and threshold are read
+//          weight [volume, cin + cin2, cout] fp32 of all offsets, in spira's order (offset.h)
 // outputs  packed: conv_hybrid_weights_bytes, aligned to 256; rounded to the format
 // errors   null pointers, sizes, a volume that is not the kernel's, a threshold below 0, a buffer
 //          that is too small
 // Asynchronous.
 template <numeric format = numeric_any>
-SPIRA_API status conv_hybrid_weights_pack(const device_info *gpu, const conv_shape *shape,
-                                          const kernel_shape *kernel, int threshold,
+SPIRA_API status conv_hybrid_weights_pack(const device_info *gpu, const conv_hybrid_args *args,
                                           const float *weight, void *packed, size_t packed_bytes,
                                           cudaStream_t stream) {
     size_t needed;
-    SPIRA_TRY(conv_hybrid_weights_bytes(gpu, shape, kernel, threshold, &needed));
+    SPIRA_TRY(conv_hybrid_weights_bytes(gpu, args, &needed));
     SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
     SPIRA_TRY(workspace_check(packed, packed_bytes, needed, "packed"));
     workspace w = workspace_begin(packed);
-    hybrid_weights at;
-    hybrid_weights_carve(gpu, &w, shape, kernel, threshold, &at);
-    return numeric_dispatch<format>(shape->type, [&](auto tag) {
+    const hybrid_weights at = hybrid_weights_take(gpu, &w, args);
+    const conv_shape *s = &args->shape;
+    return numeric_dispatch<format>(s->type, [&](auto tag) {
         if (at.dense) {
-            SPIRA_TRY(
-                hybrid_pack_dense(tag, gpu, shape, kernel, threshold, weight, at.dense, stream));
+            SPIRA_TRY(hybrid_pack_dense(tag, gpu, args, weight, at.dense, stream));
         }
-        return at.sparse ? conv_pack_as(tag, gpu, shape, pairs_kernel_of(shape, gpu), weight,
-                                        at.sparse, stream)
-                         : status_success();
+        return at.sparse
+                   ? conv_pack_as(tag, gpu, s, pairs_kernel_of(s, gpu), weight, at.sparse, stream)
+                   : status_success();
     });
 }
 
 // ---- the two halves -----------------------------------------------------------------------------
 
 struct hybrid_halves {
-    conv_args dense;
-    conv_pairs_args sparse;
-    bool has_dense, has_sparse;
-    void *scratch; // of the sparse half
+    conv_args dense;        // volume 0: there is none
+    conv_pairs_args sparse; // volume 0: there is none
+    void *scratch;          // of the sparse half
     size_t scratch_bytes;
 };
-
-SPIRA_API conv_args hybrid_dense_args(const conv_hybrid_args *a) {
-    conv_args dense = {};
-    dense.shape = conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
-    dense.map = a->map;
-    dense.in = a->in;
-    dense.in2 = a->in2;
-    dense.epilogue = a->epilogue;
-    dense.out = a->out;
-    return dense;
-}
-
-// alone: there are no dense offsets.
-SPIRA_API conv_pairs_args hybrid_sparse_args(const conv_hybrid_args *a, bool alone) {
-    conv_pairs_args sparse = {};
-    sparse.shape = a->shape;
-    sparse.in = a->in;
-    sparse.in2 = a->in2;
-    sparse.pairs = a->pairs;
-    sparse.sides = pairs_sides_one;
-    sparse.count = a->count;
-    sparse.capacity = a->capacity;
-    sparse.form = a->form;
-    sparse.to_sums = !alone;
-    if (alone) {
-        sparse.epilogue = a->epilogue;
-        sparse.out = a->out;
-    }
-    return sparse;
-}
 
 // The arguments of both halves, without weights. Carves the scratch, or counts its bytes.
 SPIRA_API status hybrid_halves_make(const conv_hybrid_args *a, workspace *w, hybrid_halves *h) {
     *h = {};
-    h->dense = hybrid_dense_args(a);
-    h->has_dense = h->dense.shape.volume > 0;
-    h->has_sparse = h->dense.shape.volume < a->shape.volume;
-    h->sparse = hybrid_sparse_args(a, !h->has_dense);
-    if (h->has_sparse) {
-        if (h->has_dense) {
-            h->sparse.sums =
-                workspace_take<float>(w, (int64_t)a->capacity * conv_sums_pitch(a->shape.cout));
-            h->dense.sums = h->sparse.sums;
-        }
-        SPIRA_TRY(conv_pairs_workspace(&h->sparse, &h->scratch_bytes));
-        h->scratch = workspace_take<char>(w, (int64_t)h->scratch_bytes);
+    conv_args *dense = &h->dense;
+    dense->shape = conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
+    dense->map = a->map;
+    dense->in = a->in;
+    dense->in2 = a->in2;
+    dense->epilogue = a->epilogue;
+    dense->out = a->out;
+    if (dense->shape.volume == a->shape.volume) {
+        return status_success();
     }
+    conv_pairs_args *sparse = &h->sparse;
+    sparse->shape = a->shape;
+    sparse->in = a->in;
+    sparse->in2 = a->in2;
+    sparse->pairs = a->pairs;
+    sparse->count = a->map->count;
+    sparse->capacity = a->map->capacity;
+    sparse->form = a->form;
+    sparse->to_sums = dense->shape.volume > 0;
+    if (sparse->to_sums) {
+        sparse->sums =
+            workspace_take<float>(w, (int64_t)sparse->capacity * conv_sums_pitch(a->shape.cout));
+        dense->sums = sparse->sums;
+    } else {
+        sparse->epilogue = a->epilogue;
+        sparse->out = a->out;
+    }
+    SPIRA_TRY(conv_pairs_workspace(sparse, &h->scratch_bytes));
+    h->scratch = workspace_take<char>(w, (int64_t)h->scratch_bytes);
     return status_success();
 }
 
-// Bytes of scratch for conv_hybrid: fp32 sums [capacity, conv_sums_pitch(cout)] and a small table.
-// None if all offsets are dense. No pointer is read.
+// Bytes of scratch for conv_hybrid: fp32 sums [map.capacity, conv_sums_pitch(cout)] and a small
+// table. None if all offsets are dense. No device pointer is read.
 SPIRA_API status conv_hybrid_workspace(const conv_hybrid_args *args, size_t *bytes) {
-    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_TRY(conv_hybrid_shape_check(&args->shape, &args->kernel, args->threshold));
-    SPIRA_REQUIRE(args->capacity >= 1 && args->capacity <= INT32_MAX / 2, status_bad_size,
-                  "capacity", args->capacity);
+    SPIRA_TRY(hybrid_shape_check(args));
+    SPIRA_REQUIRE(args->map, status_null_pointer, "map", 0);
+    SPIRA_REQUIRE(args->map->capacity >= 1 && args->map->capacity <= INT32_MAX / 2, status_bad_size,
+                  "map.capacity", args->map->capacity);
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     hybrid_halves h;
     SPIRA_TRY(hybrid_halves_make(args, &w, &h));
     *bytes = w.used;
     return status_success();
-}
-
-// Both halves, before either is launched.
-SPIRA_API status hybrid_check(const device_info *gpu, const conv_hybrid_args *a,
-                              const hybrid_halves *h) {
-    if (h->has_dense) {
-        SPIRA_REQUIRE(a->map, status_null_pointer, "map", 0);
-        SPIRA_REQUIRE(a->count, status_null_pointer, "count", 0);
-        SPIRA_REQUIRE(a->map->count == a->count, status_unsupported, "map.count (is not count)", 0);
-        SPIRA_REQUIRE(a->map->capacity == a->capacity, status_bad_size,
-                      "map.capacity (is not capacity)", a->map->capacity);
-        SPIRA_TRY(conv_check(&h->dense, gpu));
-    }
-    return h->has_sparse ? conv_pairs_check(gpu, &h->sparse) : status_success();
 }
 
 // Sparse convolution with its epilogue by both dataflows: dense offsets output-stationary, sparse
@@ -229,7 +197,7 @@ SPIRA_API status hybrid_check(const device_info *gpu, const conv_hybrid_args *a,
 // outputs  args->out; rows from *count on are not written. The residual may be `out` itself, the
 //          inputs may not
 // errors   null pointers, sizes, alignment, a volume that is not the kernel's, a threshold below 0,
-//          a map of another volume, form, count or capacity, scratch; nothing is launched then
+//          a map of another volume or form, scratch; nothing is launched then
 // Asynchronous. Sums are fp32 and are rounded once. In order, or with all offsets dense,
 // bit-identical from run to run; see `conv` for what else may change the bits. Otherwise the sparse
 // offsets are added in no fixed order.
@@ -243,16 +211,18 @@ SPIRA_API status conv_hybrid(const device_info *gpu, const conv_hybrid_args *arg
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     workspace w = workspace_begin(scratch), packed = workspace_begin((void *)args->weights);
     hybrid_halves h;
-    hybrid_weights weights;
     SPIRA_TRY(hybrid_halves_make(args, &w, &h));
-    hybrid_weights_carve(gpu, &packed, &args->shape, &args->kernel, args->threshold, &weights);
+    const hybrid_weights weights = hybrid_weights_take(gpu, &packed, args);
     h.dense.weights = weights.dense;
     h.sparse.weights = weights.sparse;
-    SPIRA_TRY(hybrid_check(gpu, args, &h));
-    if (h.has_sparse) {
+    const bool has_dense = h.dense.shape.volume > 0, has_sparse = h.sparse.shape.volume > 0;
+    if (has_dense) {
+        SPIRA_TRY(conv_check(&h.dense, gpu));
+    }
+    if (has_sparse) { // checks before its first launch
         SPIRA_TRY(conv_pairs_run<format>(gpu, &h.sparse, h.scratch, h.scratch_bytes, stream));
     }
-    return h.has_dense ? conv<format>(gpu, &h.dense, stream) : status_success();
+    return has_dense ? conv<format>(gpu, &h.dense, stream) : status_success();
 }
 
 } // namespace spira

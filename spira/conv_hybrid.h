@@ -29,62 +29,66 @@ SPIRA_BOTH conv_shape conv_hybrid_dense(const conv_shape *s, const kernel_shape 
     return dense;
 }
 
-// Adds the dense offsets to sum [outputs, cout]. os [outputs, map_os_columns].
-SPIRA_API void conv_hybrid_host_dense(const conv_shape *s, const kernel_shape *kernel,
-                                      int threshold, const float *in, const float *in2,
-                                      const float *weight, const int32_t *os, int32_t outputs,
-                                      float *sum) {
-    const int64_t columns = map_os_columns(kernel, threshold, false);
+// A layer in fp32 on the host. Members of a kind of offsets that the kernel does not have at this
+// threshold are not read. shape.type is not read.
+struct conv_hybrid_host_args {
+    conv_shape shape; // volume: of the kernel, all offsets
+    kernel_shape kernel;
+    int threshold;
+    const float *in;     // [inputs, cin]
+    const float *in2;    // [inputs, cin2], or null where cin2 is 0
+    const float *weight; // [volume, cin + cin2, cout]
+    const int32_t *os;   // [outputs, map_os_columns]: map of the dense offsets
+    map_lists pairs;     // of the sparse offsets; both of map_build_lists_host
+    int32_t outputs;
+    conv_epilogue epilogue; // residual: float [outputs, cout]
+    float *out;             // [outputs, cout]; must not be another of the arrays
+};
+
+// Adds the dense offsets to out.
+SPIRA_API void conv_hybrid_host_dense(const conv_hybrid_host_args *a) {
+    const conv_shape *s = &a->shape;
+    const int64_t columns = conv_hybrid_dense(s, &a->kernel, a->threshold).volume;
     const int64_t pitch = (int64_t)(s->cin + s->cin2) * s->cout;
-    const int64_t chunk = 64, chunks = ceil_div(outputs, chunk); // shares weights in cache
     SPIRA_PARALLEL_FOR
-    for (int64_t c = 0; c < chunks; ++c) {
-        int64_t column = 0;
+    for (int64_t o = 0; o < a->outputs; ++o) {
+        const int32_t *source = a->os + o * columns;
         for (int k = 0; k < s->volume; ++k) {
-            if (kernel_norm(kernel, k) >= threshold) {
-                continue;
+            if (kernel_norm(&a->kernel, k) < a->threshold && *source++ >= 0) {
+                conv_host_add(s, a->in, a->in2, a->weight + k * pitch, source[-1],
+                              a->out + o * s->cout);
             }
-            for (int64_t o = c * chunk; o < min_of(outputs, (c + 1) * chunk); ++o) {
-                int64_t source = os[o * columns + column];
-                if (source >= 0) {
-                    conv_host_add(s, in, in2, weight + k * pitch, source, sum + o * s->cout);
-                }
-            }
-            ++column;
         }
     }
 }
 
-// A convolution in fp32 on the host by both dataflows: the host loop of conv_hybrid
-// (conv_hybrid.cuh). `shape.type` is not read.
+// A convolution by both dataflows: the host loop of conv_hybrid (conv_hybrid.cuh).
 //
-// inputs   in [inputs, cin], in2 [inputs, cin2] or null; weight [volume, cin + cin2, cout] of all
-//          offsets; os [outputs, map_os_columns]: map of the dense offsets; pairs: lists of the
-//          sparse ones; both of map_build_lists_host with the same kernel and threshold, and not
-//          read where there are no such offsets. The epilogue's residual is float [outputs, cout]
-// outputs  out [outputs, cout]; must not be another of the arrays
 // errors   null pointers, sizes, a volume that is not the kernel's, a threshold below 0
 // The order of the additions is fixed: sparse offsets ascending, then dense ones, then channels.
-SPIRA_API status conv_hybrid_host(const conv_shape *s, const kernel_shape *kernel, int threshold,
-                                  const float *in, const float *in2, const float *weight,
-                                  const int32_t *os, const map_lists *pairs, int32_t outputs,
-                                  const conv_epilogue *e, float *out) {
-    SPIRA_TRY(conv_hybrid_shape_check(s, kernel, threshold));
-    SPIRA_TRY(conv_host_check(e, in, in2, out));
-    const int dense = conv_hybrid_dense(s, kernel, threshold).volume;
-    SPIRA_REQUIRE(in && (in2 || !s->cin2), status_null_pointer, "in", 0);
-    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
-    SPIRA_REQUIRE(os || !dense, status_null_pointer, "os", 0);
-    SPIRA_REQUIRE(pairs || dense == s->volume, status_null_pointer, "pairs", 0);
-    SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
-    std::fill(out, out + (int64_t)outputs * s->cout, 0.0f);
+SPIRA_API status conv_hybrid_host(const conv_hybrid_host_args *a) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    const conv_shape *s = &a->shape;
+    SPIRA_TRY(conv_hybrid_shape_check(s, &a->kernel, a->threshold));
+    SPIRA_TRY(conv_host_check(&a->epilogue, a->in, a->in2, a->out));
+    const int dense = conv_hybrid_dense(s, &a->kernel, a->threshold).volume;
+    SPIRA_REQUIRE(a->in && (a->in2 || !s->cin2), status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
+    SPIRA_REQUIRE(a->os || !dense, status_null_pointer, "os", 0);
+    SPIRA_REQUIRE(a->outputs >= 0, status_bad_size, "outputs", a->outputs);
     if (dense < s->volume) {
-        SPIRA_TRY(conv_pairs_host(s, in, in2, weight, pairs, pairs_sides_one, outputs, out));
+        SPIRA_TRY(map_lists_check(&a->pairs));
+    }
+    std::fill(a->out, a->out + (int64_t)a->outputs * s->cout, 0.0f);
+    if (dense < s->volume) {
+        const conv_pairs_host_args sparse = {*s,       a->in,           a->in2,    a->weight,
+                                             a->pairs, pairs_sides_one, a->outputs};
+        SPIRA_TRY(conv_pairs_host(&sparse, a->out));
     }
     if (dense) {
-        conv_hybrid_host_dense(s, kernel, threshold, in, in2, weight, os, outputs, out);
+        conv_hybrid_host_dense(a);
     }
-    conv_host_finish(s, e, outputs, out);
+    conv_host_finish(s, &a->epilogue, a->outputs, a->out);
     return status_success();
 }
 

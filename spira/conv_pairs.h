@@ -56,51 +56,46 @@ SPIRA_API status pairs_sides_check(const conv_shape *s, pairs_sides sides) {
     return status_success();
 }
 
-// Adds the products of one offset to sum [outputs, cout]. sources, targets [count], or null.
-template <typename Sum>
-SPIRA_API void conv_pairs_host_list(const conv_shape *s, const float *in, const float *in2,
-                                    const float *weight, const int32_t *sources,
-                                    const int32_t *targets, int32_t count, int32_t outputs,
-                                    Sum *sum) {
-    const int64_t cout = s->cout, chunk = 64, chunks = ceil_div(count, chunk);
-    SPIRA_PARALLEL_FOR
-    for (int64_t c = 0; c < chunks; ++c) {
-        for (int64_t j = c * chunk; j < min_of(count, (c + 1) * chunk); ++j) {
-            int64_t source = sources ? sources[j] : j, target = targets ? targets[j] : j;
-            if (source >= 0 && target >= 0 && target < outputs) { // as the kernels do
-                conv_host_add(s, in, in2, weight, source, sum + target * cout);
-            }
-        }
-    }
-}
+// A layer in fp32 on the host. shape.type is not read.
+struct conv_pairs_host_args {
+    conv_shape shape;
+    const float *in;     // [inputs, cin]
+    const float *in2;    // [inputs, cin2], or null where cin2 is 0
+    const float *weight; // [volume, cin + cin2, cout]
+    map_lists pairs;     // of map_build_lists_host
+    pairs_sides sides;
+    int32_t outputs;
+};
 
 // Adds the products of all pairs to the sums: the host loop of conv_pairs_run (conv_pairs.cuh), in
-// float or double.
+// float or double. Rows that are negative, and outputs from `outputs` on, are skipped.
 //
-// inputs   in [inputs, cin], in2 [inputs, cin2] or null; weight [volume, cin + cin2, cout];
-//          pairs: of map_build_lists_host
 // outputs  sum [outputs, cout]: accumulated onto
 // errors   null pointers, sizes, a half map of an even volume
 // The order of the additions is fixed: offsets ascending, channels ascending.
 template <typename Sum>
-SPIRA_API status conv_pairs_host(const conv_shape *s, const float *in, const float *in2,
-                                 const float *weight, const map_lists *pairs, pairs_sides sides,
-                                 int32_t outputs, Sum *sum) {
+SPIRA_API status conv_pairs_host(const conv_pairs_host_args *a, Sum *sum) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    const conv_shape *s = &a->shape;
     SPIRA_TRY(conv_shape_check(s));
-    SPIRA_REQUIRE(in && (in2 || !s->cin2), status_null_pointer, "in", 0);
-    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
-    SPIRA_TRY(map_lists_check(pairs));
-    SPIRA_TRY(pairs_sides_check(s, sides));
+    SPIRA_REQUIRE(a->in && (a->in2 || !s->cin2), status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
+    SPIRA_TRY(map_lists_check(&a->pairs));
+    SPIRA_TRY(pairs_sides_check(s, a->sides));
     SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);
-    SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
-    const int64_t pitch = (int64_t)(s->cin + s->cin2) * s->cout;
+    SPIRA_REQUIRE(a->outputs >= 0, status_bad_size, "outputs", a->outputs);
     for (int k = 0; k < s->volume; ++k) {
-        map_span list = pairs_span_of(pairs, s->volume, sides, outputs, k);
-        const int32_t *sources = pairs_sources(pairs, s->volume, sides, k);
-        const int32_t *targets = pairs_targets(pairs, s->volume, sides, k);
-        conv_pairs_host_list(s, in, in2, weight + k * pitch,
-                             sources ? sources + list.begin : nullptr,
-                             targets ? targets + list.begin : nullptr, list.count, outputs, sum);
+        const map_span list = pairs_span_of(&a->pairs, s->volume, a->sides, a->outputs, k);
+        const int32_t *sources = pairs_sources(&a->pairs, s->volume, a->sides, k);
+        const int32_t *targets = pairs_targets(&a->pairs, s->volume, a->sides, k);
+        const float *weight = a->weight + (int64_t)k * (s->cin + s->cin2) * s->cout;
+        SPIRA_PARALLEL_FOR
+        for (int32_t j = list.begin; j < list.begin + list.count; ++j) {
+            const int64_t source = sources ? sources[j] : j, target = targets ? targets[j] : j;
+            if (source >= 0 && target >= 0 && target < a->outputs) {
+                conv_host_add(s, a->in, a->in2, weight, source, sum + target * s->cout);
+            }
+        }
     }
     return status_success();
 }

@@ -172,8 +172,6 @@ SPIRA_API status tune_hybrid_args(const tune_args *a, const tune_choice *c,
     hybrid->shape = a->shape;
     hybrid->in = a->in;
     hybrid->in2 = a->in2;
-    hybrid->count = a->count;
-    hybrid->capacity = a->capacity;
     hybrid->epilogue = a->epilogue;
     hybrid->out = a->out;
     hybrid->form =

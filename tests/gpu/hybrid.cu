@@ -79,30 +79,24 @@ order_request hybrid_order_request(const device_hybrid *d) {
     r.kernel = d->args.kernel;
     r.threshold = d->args.threshold;
     r.map = d->os;
-    r.count = d->args.count;
-    r.capacity = d->args.capacity;
+    r.count = d->map.count;
+    r.capacity = d->map.capacity;
     r.layout = d->map.order;
     return r;
 }
 
-// The map of the dense columns; carves its layout, or counts the bytes.
-conv_map hybrid_map_take(workspace *w, const conv_hybrid_args *a, int columns) {
-    const order_layout order = order_layout_take(w, a->capacity, columns);
-    return conv_map_of_order(&order, a->count, a->capacity);
-}
-
-// Memory for the layout, and for building it.
+// Memory for the layout of the dense columns, and for building it.
 void hybrid_layout_make(device_hybrid *d) {
-    conv_hybrid_args *a = &d->args;
+    const conv_hybrid_args *a = &d->args;
     const int columns = conv_hybrid_dense(&a->shape, &a->kernel, a->threshold).volume;
     if (!columns) {
         return;
     }
     workspace count = workspace_begin(nullptr);
-    hybrid_map_take(&count, a, columns);
+    order_layout_take(&count, d->map.capacity, columns);
     workspace w = workspace_begin(device_new<char>((int64_t)count.used));
-    d->map = hybrid_map_take(&w, a, columns);
-    a->map = &d->map;
+    const order_layout order = order_layout_take(&w, d->map.capacity, columns);
+    d->map = conv_map_of_order(&order, d->map.count, d->map.capacity);
     const order_request request = hybrid_order_request(d);
     CHECK_OK(order_workspace(&request, 1, &d->order_bytes));
     d->order_scratch = device_new<char>((int64_t)d->order_bytes);
@@ -123,8 +117,8 @@ void device_hybrid_make(const hybrid_problem *p, const int32_t *os, map_lists pa
     a->threshold = p->threshold;
     a->weights = hybrid_weights_upload(p, &p->kernel, p->threshold);
     a->pairs = pairs;
-    a->count = count;
-    a->capacity = problem_capacity(p);
+    d->map = conv_map_identity(count, problem_capacity(p));
+    a->map = &d->map;
     a->form = p->form;
     d->os = os;
     device_problem_arrays(p, d);
@@ -139,7 +133,7 @@ void device_hybrid_of(const hybrid_problem *p, device_hybrid *d) {
 
 // Builds the layout of the columns.
 status device_hybrid_layout(const device_hybrid *d, cudaStream_t stream) {
-    if (!d->args.map || d->map.form == conv_form_identity) {
+    if (d->map.form == conv_form_identity) {
         return status_success();
     }
     const order_request request = hybrid_order_request(d);
@@ -291,7 +285,7 @@ DEVICE_TEST(gpu_hybrid_clamps_counts) {
                 device_hybrid d;
                 device_hybrid_of(&p, &d);
                 for (int32_t told : {capacity + 1, capacity + 64, INT32_MAX}) {
-                    device_copy_in((int32_t *)d.args.count, &told, 1);
+                    device_copy_in((int32_t *)d.map.count, &told, 1);
                     CHECK_OK(device_hybrid_layout(&d, stream_get()));
                     CHECK_OK(device_hybrid_start(&d, stream_get()));
                     std::vector<char> out = device_problem_fetch(&p, &d);
@@ -301,7 +295,7 @@ DEVICE_TEST(gpu_hybrid_clamps_counts) {
                 hybrid_problem q = p;
                 q.outputs = fewer;
                 q.map.resize((size_t)(fewer * p.shape.volume));
-                device_copy_in((int32_t *)d.args.count, &fewer, 1);
+                device_copy_in((int32_t *)d.map.count, &fewer, 1);
                 std::vector<char> kept = device_problem_fetch(&p, &d);
                 CHECK_OK(device_hybrid_layout(&d, stream_get()));
                 CHECK_OK(device_hybrid_start(&d, stream_get()));
@@ -523,7 +517,7 @@ DEVICE_TEST(gpu_hybrid_identity) {
                 hybrid_name(&p, "identity");
                 device_hybrid d;
                 device_hybrid_of(&p, &d);
-                d.map = conv_map_identity(d.args.count, d.args.capacity);
+                d.map = conv_map_identity(d.map.count, d.map.capacity);
                 std::vector<char> out = device_hybrid_run(&p, &d);
                 problem_good(&p, out);
                 guarded_finish();
@@ -537,18 +531,20 @@ DEVICE_TEST(gpu_hybrid_sizes_at_the_ends) {
     const kernel_shape kernel = kernel_cube(3, 1);
     for (numeric type : numerics) {
         const conv_shape s = shape_make(27, 64, 3, 70, type);
+        const conv_map map = conv_map_identity(nullptr, 1000);
+        conv_hybrid_args a = {};
+        a.shape = s;
+        a.kernel = kernel;
+        a.map = &map;
         size_t all = 0, own = 0;
-        CHECK_OK(conv_hybrid_weights_bytes(gpu(), &s, &kernel, 0, &own));
+        CHECK_OK(conv_hybrid_weights_bytes(gpu(), &a, &own));
         CHECK_OK(conv_pairs_weights_bytes(gpu(), &s, &all));
         CHECK_EQUAL(own, (size_t)round_up((int64_t)all, workspace_alignment));
-        CHECK_OK(conv_hybrid_weights_bytes(gpu(), &s, &kernel, 4, &own));
+        a.threshold = 4;
+        CHECK_OK(conv_hybrid_weights_bytes(gpu(), &a, &own));
         CHECK_OK(conv_weights_bytes(gpu(), &s, &all));
         CHECK_EQUAL(own, (size_t)round_up((int64_t)all, workspace_alignment));
         for (pairs_form form : forms) {
-            conv_hybrid_args a = {};
-            a.shape = s;
-            a.kernel = kernel;
-            a.capacity = 1000;
             a.form = form;
             const size_t sums = 1000 * 72 * sizeof(float);
             for (int t = 0; t <= 5; ++t) {
@@ -572,6 +568,10 @@ DEVICE_TEST(gpu_hybrid_refuses) {
     device_hybrid d;
     device_hybrid_of(&p, &d);
     CHECK_OK(device_hybrid_layout(&d, stream_get()));
+    static conv_map no_count, no_capacity;
+    no_count = no_capacity = d.map;
+    no_count.count = nullptr;
+    no_capacity.capacity = 0;
     struct {
         status_code code;
         const char *subject;
@@ -580,16 +580,14 @@ DEVICE_TEST(gpu_hybrid_refuses) {
         {status_null_pointer, "in", [](conv_hybrid_args *a) { a->in = nullptr; }},
         {status_null_pointer, "in2", [](conv_hybrid_args *a) { a->in2 = nullptr; }},
         {status_null_pointer, "weights", [](conv_hybrid_args *a) { a->weights = nullptr; }},
-        {status_null_pointer, "count", [](conv_hybrid_args *a) { a->count = nullptr; }},
         {status_null_pointer, "out", [](conv_hybrid_args *a) { a->out = nullptr; }},
         {status_null_pointer, "map", [](conv_hybrid_args *a) { a->map = nullptr; }},
-        {status_unsupported, "map.count", [](conv_hybrid_args *a) { ++a->count; }},
-        {status_bad_size, "map.capacity", [](conv_hybrid_args *a) { a->capacity -= 1; }},
+        {status_null_pointer, "map.count", [](conv_hybrid_args *a) { a->map = &no_count; }},
+        {status_bad_size, "map.capacity", [](conv_hybrid_args *a) { a->map = &no_capacity; }},
         {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.begin = nullptr; }},
         {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.input = nullptr; }},
         {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.output = nullptr; }},
         {status_bad_size, "pairs.capacity", [](conv_hybrid_args *a) { a->pairs.capacity = 0; }},
-        {status_bad_size, "capacity", [](conv_hybrid_args *a) { a->capacity = 0; }},
         {status_bad_size, "threshold", [](conv_hybrid_args *a) { a->threshold = -1; }},
         {status_bad_size, "map.volume", [](conv_hybrid_args *a) { a->threshold = 3; }},
         {status_bad_size, "shape.volume", [](conv_hybrid_args *a) { a->shape.volume = 7; }},
@@ -638,22 +636,24 @@ DEVICE_TEST(gpu_hybrid_refuses) {
 }
 
 DEVICE_TEST(gpu_hybrid_refuses_weights) {
-    const kernel_shape kernel = kernel_cube(3, 1);
-    const conv_shape s = shape_make(27, 6, 5, 7, numeric_f16),
-                     other = shape_make(8, 6, 5, 7, numeric_f16);
+    conv_hybrid_args good = {};
+    good.shape = shape_make(27, 6, 5, 7, numeric_f16);
+    good.kernel = kernel_cube(3, 1);
+    good.threshold = 2;
+    conv_hybrid_args below = good, other = good;
+    below.threshold = -1;
+    other.shape.volume = 8;
     size_t bytes = 0;
-    CHECK_OK(conv_hybrid_weights_bytes(gpu(), &s, &kernel, 2, &bytes));
-    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &s, &kernel, 2, nullptr), status_null_pointer);
-    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), nullptr, &kernel, 2, &bytes),
-                 status_null_pointer);
-    CHECK_STATUS(conv_hybrid_weights_bytes(nullptr, &s, &kernel, 2, &bytes), status_null_pointer);
-    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &s, nullptr, 2, &bytes), status_null_pointer);
-    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &s, &kernel, -1, &bytes), status_bad_size);
-    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &other, &kernel, 2, &bytes), status_bad_size);
+    CHECK_OK(conv_hybrid_weights_bytes(gpu(), &good, &bytes));
+    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &good, nullptr), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), nullptr, &bytes), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(nullptr, &good, &bytes), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &below, &bytes), status_bad_size);
+    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &other, &bytes), status_bad_size);
     const float *weight = device_zeros<float>(27 * 11 * 7);
     char *packed = device_new<char>((int64_t)bytes);
     auto pack = [&](const float *from, char *to, size_t given) {
-        return conv_hybrid_weights_pack(gpu(), &s, &kernel, 2, from, to, given, stream_get());
+        return conv_hybrid_weights_pack(gpu(), &good, from, to, given, stream_get());
     };
     CHECK_STATUS(pack(nullptr, packed, bytes), status_null_pointer);
     CHECK_STATUS(pack(weight, nullptr, bytes), status_null_pointer);

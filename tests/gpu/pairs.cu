@@ -277,6 +277,37 @@ DEVICE_TEST(gpu_pairs_clamps_counts) {
     }
 }
 
+// Begins that disagree with the arrays: nothing is read or written out of bounds. Falling ones
+// stand for no pairs at all.
+DEVICE_TEST(gpu_pairs_lists_that_disagree) {
+    for (numeric type : numerics) {
+        for (pairs_form form : forms) {
+            random_state random = random_make((uint64_t)type);
+            conv_shape s = shape_make(3, 20, 0, 12, type);
+            problem p = problem_make(&random, s, 50, 70), none = p;
+            problem_fill_lists(&random, &p, 60);
+            none.map.assign(70 * 3, -1);
+            problem_name(&none, "lists that disagree");
+            device_pairs d;
+            device_pairs_make(&p, form, pairs_upload(&p), &d);
+            const int32_t room = d.args.pairs.capacity;
+            const int32_t begins[][4] = {{-9, 5, room + 1, INT32_MAX},
+                                         {room + 5, room + 6, room + 7, room + 8},
+                                         {room, 0, room, 0},
+                                         {INT32_MIN, 9, 8, 10}};
+            for (const auto &begin : begins) {
+                device_copy_in(d.args.pairs.begin, begin, 4);
+                CHECK_OK(device_pairs_start(&d));
+                std::vector<char> out = device_problem_fetch(&none, &d);
+                if (begin[0] != -9) { // some pairs are there
+                    problem_good(&none, out);
+                }
+            }
+            guarded_finish();
+        }
+    }
+}
+
 // ---- maps of real layers ------------------------------------------------------------------------
 
 // Lists that the GPU builds, of the offsets with a norm of `threshold` or more; half: of those

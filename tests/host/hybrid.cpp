@@ -59,9 +59,15 @@ static void hybrid_epilogue(hybrid_case *c) {
     c->epilogue.act = activation_relu;
 }
 
+static conv_hybrid_host_args hybrid_args(const hybrid_case *c, float *out) {
+    return {c->shape,      c->kernel,        c->threshold, c->in.data(),
+            c->in2.data(), c->weight.data(), c->os,        c->pairs,
+            c->outputs,    c->epilogue,      out};
+}
+
 static status hybrid_run(const hybrid_case *c, float *out) {
-    return conv_hybrid_host(&c->shape, &c->kernel, c->threshold, c->in.data(), c->in2.data(),
-                            c->weight.data(), c->os, &c->pairs, c->outputs, &c->epilogue, out);
+    const conv_hybrid_host_args args = hybrid_args(c, out);
+    return conv_hybrid_host(&args);
 }
 
 static reference_verdict hybrid_judge(const hybrid_case *c, const float *out) {
@@ -171,16 +177,18 @@ TEST(hybrid_host_refuses) {
     refused(status_unsupported, "epilogue.act", [](at c) { c->epilogue.act = (activation)3; });
     CHECK(guarded_untouched(out, 0, (int64_t)good.outputs * good.shape.cout));
     hybrid_epilogue(&good);
-    auto run = [&](const float *in, const float *weight, const map_lists *pairs, float *to) {
-        return conv_hybrid_host(&good.shape, &good.kernel, 2, in, good.in2.data(), weight, good.os,
-                                pairs, good.outputs, &good.epilogue, to);
+    auto run = [&](auto spoil) {
+        conv_hybrid_host_args args = hybrid_args(&good, out);
+        spoil(&args);
+        return conv_hybrid_host(&args);
     };
-    const float *in = good.in.data(), *weight = good.weight.data();
-    CHECK_STATUS(run(nullptr, weight, &good.pairs, out), status_null_pointer);
-    CHECK_STATUS(run(in, nullptr, &good.pairs, out), status_null_pointer);
-    CHECK_STATUS(run(in, weight, nullptr, out), status_null_pointer);
-    CHECK_STATUS(run(in, weight, &good.pairs, nullptr), status_null_pointer);
-    CHECK_STATUS(run(in, weight, &good.pairs, (float *)in), status_unsupported);
+    typedef conv_hybrid_host_args *to;
+    CHECK_STATUS(conv_hybrid_host(nullptr), status_null_pointer);
+    CHECK_STATUS(run([](to a) { a->in = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](to a) { a->weight = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](to a) { a->pairs.begin = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](to a) { a->out = nullptr; }), status_null_pointer);
+    CHECK_STATUS(run([](to a) { a->out = (float *)a->in; }), status_unsupported);
     CHECK(guarded_untouched(out, 0, (int64_t)good.outputs * good.shape.cout));
-    CHECK_OK(run(in, weight, &good.pairs, out));
+    CHECK_OK(run([](to) {}));
 }

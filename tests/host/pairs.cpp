@@ -52,8 +52,9 @@ static void check_lists(random_state *r, const forms_scene<uint32_t> *scene, pai
     l.map.push_back(-1);
     REQUIRE_OK(conv_sum_host(&s, in.data(), in2.data(), weight.data(), l.map.data(), outputs,
                              wanted.data()));
-    REQUIRE_OK(
-        conv_pairs_host(&s, in.data(), in2.data(), weight.data(), &l.pairs, sides, outputs, got));
+    const conv_pairs_host_args args = {s,       in.data(), in2.data(), weight.data(),
+                                       l.pairs, sides,     outputs};
+    REQUIRE_OK(conv_pairs_host(&args, got));
     double worst = 0;
     for (int64_t i = 0; i < total; ++i) {
         worst = fmax(worst, fabs(got[i] - 3 - wanted[(size_t)i]));
@@ -101,7 +102,8 @@ TEST(pairs_host_passes_over_missing_rows) {
     std::fill(in, in + 4, 2.0f);
     std::fill(weight, weight + 6, 1.0f);
     std::fill(sum, sum + 6, 0.0f);
-    CHECK_OK(conv_pairs_host(&s, in, nullptr, weight, &pairs, pairs_sides_one, 2, sum));
+    const conv_pairs_host_args args = {s, in, nullptr, weight, pairs, pairs_sides_one, 2};
+    CHECK_OK(conv_pairs_host(&args, sum));
     CHECK(std::count(sum, sum + 6, 4.0f) == 6);
 }
 
@@ -112,9 +114,10 @@ TEST(pairs_host_refuses) {
     const float in[1] = {2}, weight[3] = {3, 4, 5};
     float sum[1] = {1};
     auto run = [&](const map_lists *lists, pairs_sides sides, int32_t outputs) {
-        return conv_pairs_host(&s, in, nullptr, weight, lists, sides, outputs, sum);
+        const conv_pairs_host_args args = {s, in, nullptr, weight, *lists, sides, outputs};
+        return conv_pairs_host(&args, sum);
     };
-    CHECK_STATUS(run(nullptr, pairs_sides_one, 1), status_null_pointer);
+    CHECK_STATUS(conv_pairs_host(nullptr, sum), status_null_pointer);
     CHECK_STATUS(run(&pairs, pairs_sides_both, 1), status_unsupported); // an even volume
     CHECK_STATUS(run(&pairs, (pairs_sides)3, 1), status_unsupported);
     CHECK_STATUS(run(&pairs, pairs_sides_one, -1), status_bad_size);
@@ -125,6 +128,13 @@ TEST(pairs_host_refuses) {
     CHECK_EQUAL(sum[0], 15.0f);                // 1 + 2 * 3 + 2 * 4
     CHECK_OK(run(&pairs, pairs_sides_one, 0)); // no output is there
     CHECK_EQUAL(sum[0], 15.0f);
+    begin[1] = INT32_MAX; // begins that disagree with the arrays
+    begin[0] = -7;
+    CHECK_OK(run(&pairs, pairs_sides_one, 1));
+    CHECK_EQUAL(sum[0], 27.0f); // 15 + 2 * 3 + 2 * 3: both pairs are of the first list
+    begin[0] = 0;
+    begin[1] = 1;
+    sum[0] = 15;
     pairs.capacity = 1; // a list that ends behind it
     CHECK_OK(run(&pairs, pairs_sides_one, 1));
     CHECK_EQUAL(sum[0], 21.0f);

@@ -34,12 +34,15 @@ SPIRA_API map_lists sparse_upload(const problem *p, const kernel_shape *kernel, 
 
 SPIRA_API const void *hybrid_weights_upload(const problem *p, const kernel_shape *kernel,
                                             int threshold) {
+    conv_hybrid_args layer = {};
+    layer.shape = p->shape;
+    layer.kernel = *kernel;
+    layer.threshold = threshold;
     size_t bytes = 0;
-    CHECK_OK(conv_hybrid_weights_bytes(gpu(), &p->shape, kernel, threshold, &bytes));
+    CHECK_OK(conv_hybrid_weights_bytes(gpu(), &layer, &bytes));
     char *packed = device_new<char>((int64_t)bytes);
     const float *weight = device_upload(p->weight.data(), (int64_t)p->weight.size());
-    CHECK_OK(conv_hybrid_weights_pack(gpu(), &p->shape, kernel, threshold, weight, packed, bytes,
-                                      stream_get()));
+    CHECK_OK(conv_hybrid_weights_pack(gpu(), &layer, weight, packed, bytes, stream_get()));
     return packed;
 }
 
