@@ -38,9 +38,10 @@ enum net_op : int {
     net_conv,
     net_pool_max,
     net_pool_average,
-    net_join,  // the union of up to four sources, without an axis if `axis` says so. Features of
-               // voxels that agree are summed (join.h)
-    net_dense, // a dense map of the source (dense.h). No layer can read it
+    net_join,    // the union of up to four sources, without an axis if `axis` says so. Features of
+                 // voxels that agree are summed (join.h)
+    net_dense,   // a dense map of the source (dense.h). No layer can read it
+    net_product, // of two sources with the same set and channels, element by element
 };
 
 // How a convolution or pooling derives its output set, unless it is transposed.
@@ -66,7 +67,8 @@ struct net_layer {
     const char *name;
     net_op op;
     net_source source;  // what is read
-    net_source source2; // convolutions: concatenated behind the first. Joins: a further source
+    net_source source2; // convolutions: concatenated behind the first. Joins, products: a further
+                        // source
     net_source source3, source4; // joins: further sources
     int channels;                // convolutions: of the output. The others keep their source's
     // Convolutions and pooling.
@@ -126,6 +128,13 @@ SPIRA_API net_layer net_layer_pool(const char *name, net_op op, int source, int 
 // The union of two layers' sets, their features summed. source2 may be net_none: then set `axis`.
 SPIRA_API net_layer net_layer_join(const char *name, int source, int source2) {
     net_layer l = net_layer_make(name, net_join, source);
+    l.source2 = net_from(source2);
+    return l;
+}
+
+// The product of two layers.
+SPIRA_API net_layer net_layer_product(const char *name, int source, int source2) {
+    net_layer l = net_layer_make(name, net_product, source);
     l.source2 = net_from(source2);
     return l;
 }

@@ -7,6 +7,7 @@
 #include "ops/dense.cuh"
 #include "ops/join.cuh"
 #include "ops/pool.cuh"
+#include "ops/product.cuh"
 
 namespace spira {
 

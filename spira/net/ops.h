@@ -6,6 +6,7 @@
 #include "ops/dense.h"
 #include "ops/join.h"
 #include "ops/pool.h"
+#include "ops/product.h"
 
 namespace spira {
 
@@ -22,6 +23,8 @@ SPIRA_API auto net_op_call(net_op op, F f) {
         return f(net_op_join());
     case net_dense:
         return f(net_op_dense());
+    case net_product:
+        return f(net_op_product());
     }
     return f(net_op_unknown());
 }

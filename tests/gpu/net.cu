@@ -55,7 +55,7 @@ DEVICE_TEST(gpu_net_sparseresnets) {
 
 // What there is to index on either of two streams, or on one of them alone.
 DEVICE_TEST(gpu_net_small_networks) {
-    for (const char *name : {"fine", "strided", "pooled"}) {
+    for (const char *name : {"fine", "strided", "pooled", "gated"}) {
         network n;
         network_named(name, &n);
         int32_t voxels = test_quick() ? 150 : 2000;

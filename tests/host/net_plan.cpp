@@ -45,7 +45,7 @@ TEST(net_plan_names_the_layer_at_fault) {
         {1, "stride.y", [](net_layer *l) { l[1].stride.y = -2; }, __LINE__},
         {1, "stride.y", [](net_layer *l) { l[1].stride.y = 1 << 21; }, __LINE__},
         {2, "dilation.z", [](net_layer *l) { l[2].dilation.z = 0; }, __LINE__},
-        {0, "operation", [](net_layer *l) { l[0].op = (net_op)(net_dense + 1); }, __LINE__},
+        {0, "operation", [](net_layer *l) { l[0].op = (net_op)(net_product + 1); }, __LINE__},
         {2, "operation", [](net_layer *l) { l[2].op = (net_op)-1; }, __LINE__},
         {0, "channels", [](net_layer *l) { l[0].channels = 0; }, __LINE__},
         {1, "channels", [](net_layer *l) { l[1].channels = -1; }, __LINE__},
@@ -112,13 +112,13 @@ TEST(net_plan_names_the_layer_at_fault) {
 // A member that an operation does not have is refused by its name, not ignored.
 TEST(net_plan_refuses_members_of_other_operations) {
     const int conv = 1 << net_conv, pools = 1 << net_pool_max | 1 << net_pool_average;
-    const int join = 1 << net_join, dense = 1 << net_dense;
+    const int join = 1 << net_join, dense = 1 << net_dense, product = 1 << net_product;
     const struct {
         const char *name;
         int operations; // that have it
         void (*give)(net_layer *l);
     } members[] = {
-        {"source2", conv | join, [](net_layer *l) { l->source2 = net_from(0); }},
+        {"source2", conv | join | product, [](net_layer *l) { l->source2 = net_from(0); }},
         {"source3", join, [](net_layer *l) { l->source3 = net_from(0); }},
         {"source4", join, [](net_layer *l) { l->source4 = net_from(net_input); }},
         {"channels", conv, [](net_layer *l) { l->channels = 8; }},
@@ -140,7 +140,9 @@ TEST(net_plan_refuses_members_of_other_operations) {
     const net_layer good[] = {net_layer_conv("", 0, 8, 3, 1),
                               net_layer_pool("", net_pool_max, 0, 3, 1),
                               net_layer_pool("", net_pool_average, 0, 2, 2),
-                              net_layer_join("", 0, net_none), net_layer_dense("", 0)};
+                              net_layer_join("", 0, net_none),
+                              net_layer_dense("", 0),
+                              net_layer_product("", 0, 0)};
     net_limits limits = limits_make(100, 4);
     limits.grid.extent = {20, 20, 20};
     limits.batch = 1;
@@ -185,6 +187,33 @@ TEST(net_plan_names_the_pooling_at_fault) {
                 check_fault(&n, faults[f - 1].layer, faults[f - 1].words, faults[f - 1].line);
             }
         }
+    }
+}
+
+// The two sources of a product have the same set and channels.
+TEST(net_plan_names_the_product_at_fault) {
+    const struct {
+        const char *words;
+        int source, source2;
+        net_format format;
+    } faults[] = {{"two sources", 0, net_none, net_format_same},
+                  {"of another set", 0, 2, net_format_same},
+                  {"of other channels", 0, 1, net_format_same},
+                  {"of other channels", 0, net_input, net_format_same},
+                  {"format", 0, 0, net_format_f16}};
+    net_layer layers[4] = {net_layer_conv("a", net_input, 8, 3, 1),
+                           net_layer_conv("b", net_input, 9, 3, 1), net_layer_conv("c", 0, 8, 2, 2),
+                           net_layer_product("", 0, 0)};
+    const net_limits limits = limits_make(100, 4);
+    net_plan plan;
+    REQUIRE_OK(net_plan_sets(layers, 4, &limits, true, &plan));
+    CHECK(plan.step[3].channels == 8 && net_params_of(&plan, 3).end == plan.params);
+    for (const auto &f : faults) {
+        layers[3] = net_layer_product("", f.source, f.source2);
+        layers[3].format = f.format;
+        const status s = net_plan_sets(layers, 4, &limits, true, &plan);
+        test_check(s.code == status_layer && s.detail == 3 && strstr(s.subject, f.words), __FILE__,
+                   __LINE__, f.words);
     }
 }
 

@@ -1,6 +1,7 @@
 // tests/host/net_run.cpp: net_run_host: networks on the host against the judges of reference_net.h,
 // and what running refuses.
 #include "../support/net_plans.h"
+#include "../support/net_tables.h"
 
 // ---- running ------------------------------------------------------------------------------------
 
@@ -171,6 +172,12 @@ TEST(net_host_zoo) {
     reference_net_zoo(&n);
     check_network<uint32_t>(&n, 700, 1000, 1);
     check_network<uint64_t>(&n, 1300, 1300, 2);
+}
+
+TEST(net_host_product) {
+    network n;
+    tables::network_gated(&n);
+    check_network<uint32_t>(&n, 700, 1000, 1);
 }
 
 TEST(net_host_known_networks) {

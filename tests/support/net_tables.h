@@ -65,6 +65,18 @@ using namespace spira;
     networks::network_conv(n, "both ends", both, 8, 3, 1);
 }
 
+// A gate: the product of two branches, one of which is concatenated behind it.
+[[maybe_unused]] static void network_gated(network *n) {
+    networks::network_begin(n, 3);
+    int at = networks::network_conv(n, "in", net_input, 12, 3, 1);
+    const int gate = networks::network_conv(n, "gate", at, 12, 1, 1);
+    at = networks::network_add(n, "gated", net_layer_product("", at, gate));
+    const int down = networks::network_conv(n, "down", at, 16, 2, 2);
+    n->layers[down].source2 = net_from(gate);
+    const int square = networks::network_add(n, "square", net_layer_product("", down, down));
+    networks::network_conv(n, "out", square, 8, 3, 1);
+}
+
 } // namespace tables
 
 #endif

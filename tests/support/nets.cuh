@@ -54,9 +54,10 @@ inline void network_named(const char *name, network *n) {
     static const struct {
         const char *name;
         void (*make)(network *n);
-    } small[] = {{"fine", network_fine},         {"strided", network_strided},
-                 {"pooled", network_pooled},     {"encoder", tables::network_encoder},
-                 {"flat", tables::network_flat}, {"mixed", tables::network_mixed}};
+    } small[] = {{"fine", network_fine},          {"strided", network_strided},
+                 {"pooled", network_pooled},      {"encoder", tables::network_encoder},
+                 {"flat", tables::network_flat},  {"mixed", tables::network_mixed},
+                 {"gated", tables::network_gated}};
     if (networks::network_make(name, n)) {
         return;
     }

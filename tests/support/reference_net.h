@@ -101,6 +101,9 @@ SPIRA_API spira::triple reference_net_stride(const spira::net_layer *layers, int
     }
     const spira::net_layer *l = &layers[layer];
     spira::triple s = reference_net_stride(layers, spira::net_number(l->source)), by = l->stride;
+    if (!by.x) {
+        return s; // no kernel
+    }
     return l->transposed ? spira::triple{s.x / by.x, s.y / by.y, s.z / by.z}
                          : spira::triple{s.x * by.x, s.y * by.y, s.z * by.z};
 }
@@ -188,7 +191,8 @@ SPIRA_API bool reference_net_floors(const networks::network *n) {
     bool floors = true;
     for (int i = 0; i < n->count; ++i) {
         const spira::net_layer *l = &n->layers[i];
-        floors = floors && l->rule == spira::net_rule_floor && l->op <= spira::net_pool_average;
+        floors = floors && l->rule == spira::net_rule_floor && l->op != spira::net_join &&
+                 l->op != spira::net_dense;
     }
     return floors;
 }
@@ -588,12 +592,30 @@ SPIRA_API reference_verdict reference_net_gathered(const reference_net_run<W> *r
     return worst;
 }
 
+// A product, exact but for one rounding.
+template <typename W>
+SPIRA_API reference_verdict reference_net_multiplied(const reference_net_run<W> *run, int layer) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    const std::vector<float> a = reference_net_floats(run, spira::net_number(l->source)),
+                             b = reference_net_floats(run, spira::net_number(l->source2)),
+                             got = reference_net_floats(run, layer);
+    reference_verdict worst = {-1, 0, 0, 0, 0};
+    for (size_t i = 0; i + 1 < got.size(); ++i) {
+        const float wanted = spira::numeric_stored(run->plan->limits.type, a[i] * b[i]);
+        if (got[i] != wanted && !(worst.ratio > 0)) {
+            worst = {INFINITY, (int64_t)i, (double)got[i], (double)wanted, 0};
+        }
+    }
+    return worst;
+}
+
 // The verdict on one layer; `plainly`: by the plain loops, which are for fp32 alone.
 template <typename W>
 SPIRA_API reference_verdict reference_net_judge(const reference_net_run<W> *run, int layer,
                                                 bool plainly) {
     const spira::net_op op = run->net->layers[layer].op;
     return op == spira::net_join || op == spira::net_dense ? reference_net_gathered(run, layer)
+           : op == spira::net_product                      ? reference_net_multiplied(run, layer)
            : op != spira::net_conv                         ? reference_net_pooled(run, layer)
            : plainly ? reference_net_convolved_plainly(run, layer)
                      : reference_net_convolved(run, layer);

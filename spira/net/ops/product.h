@@ -1,0 +1,72 @@
+// spira/net/ops/product.h: the product of two layers, element by element, as a layer. (A gate is
+// the product of features and a sigmoid or SiLU of others.)
+#ifndef SPIRA_NET_OPS_PRODUCT_H
+#define SPIRA_NET_OPS_PRODUCT_H
+
+#include "base.h"
+
+namespace spira {
+
+struct net_op_product : net_op_base {
+    enum { members = net_member_source2 };
+};
+
+SPIRA_API status net_op_check(net_op_product, const net_plan *p, int i) {
+    const net_layer *l = &p->layers[i];
+    const int a = net_number(l->source), b = net_number(l->source2);
+    if (b == net_none) {
+        return net_fault("source2 (a product has two sources)", i);
+    }
+    return net_source_set(p, a) == net_source_set(p, b)
+               ? status_success()
+               : net_fault("source2 (of another set than source)", i);
+}
+
+SPIRA_API status net_op_shape(net_op_product, net_plan *p, int i) {
+    SPIRA_TRY(net_op_shape(net_op_base(), p, i));
+    return net_source_channels(p, net_number(p->layers[i].source2)) == p->step[i].channels
+               ? status_success()
+               : net_fault("source2 (of other channels than source)", i);
+}
+
+// out[i] = a[i] * b[i], rounded once.
+struct net_product_args {
+    numeric type;
+    int channels;
+    const void *a, *b;    // [capacity, channels]
+    const int32_t *count; // [1] rows
+    int32_t capacity;
+    void *out; // [capacity, channels]
+};
+
+template <typename W>
+SPIRA_API net_product_args net_product_args_of(const net_plan *p, int i,
+                                               const net_run_args<W> *run) {
+    const net_layer *l = &p->layers[i];
+    const net_step *step = &p->step[i];
+    const voxel_set<W> set = net_voxels(p, step->set, run->input, run->memory);
+    net_product_args args = {};
+    args.type = step->type;
+    args.channels = step->channels;
+    args.a = net_features_of(p, net_number(l->source), run->features, run->memory);
+    args.b = net_features_of(p, net_number(l->source2), run->features, run->memory);
+    args.count = set.count;
+    args.capacity = set.capacity;
+    args.out = net_target(p, i, run);
+    return args;
+}
+
+template <typename W>
+SPIRA_API status net_op_run_host(net_op_product, const net_plan *p, int i,
+                                 const net_run_args<W> *run) {
+    const net_product_args a = net_product_args_of(p, i, run);
+    const int64_t all = (int64_t)count_clamp(*a.count, a.capacity) * a.channels;
+    for (int64_t e = 0; e < all; ++e) {
+        ((float *)a.out)[e] = ((const float *)a.a)[e] * ((const float *)a.b)[e];
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif
