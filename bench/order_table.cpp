@@ -9,7 +9,7 @@
 // square root of its rows. Keys that are more frequent than a class have a class of their own; the
 // others are divided evenly.
 #include "../spira/map.h"
-#include "../spira/order/host.h"
+#include "../spira/order.h"
 
 #include <cmath>
 #include <map>
@@ -114,8 +114,14 @@ static void add_keys(const word_layout *layout, kernel_shape kernel, int thresho
         }
     }
     std::vector<uint32_t> keys((size_t)count), directions((size_t)count);
-    const order_host_scratch h = {keys.data(), directions.data(), nullptr};
-    order_keys_host(&kernel, threshold, map.data(), count, &h);
+    order_host h = {};
+    h.request.kernel = kernel;
+    h.request.threshold = threshold;
+    h.request.map = map.data();
+    h.count = count;
+    h.keys = keys.data();
+    h.directions = directions.data();
+    order_keys_host(&h);
     for (uint32_t key : keys) {
         (*to)[key] += 1 / sqrt((double)count);
     }

@@ -16,7 +16,7 @@
 //
 // The order. Each output has a key, which tells in which large parts of the kernel the output has
 // taps (order/key.h). A full sort by key is not needed: row groups have nearly as few offsets if
-//   1. a table divides the keys into up to 2048 classes (order/key.h),
+//   1. a table divides the keys into up to 1024 classes (order/key.h),
 //   2. outputs are sorted by class, those of a class by row,
 //   3. each run of 1024 positions is then sorted by key, equal keys by row.
 // Each step fits one thread block.

@@ -11,13 +11,13 @@
 namespace spira {
 
 enum {
-    order_row_bits = 10, // of a row's number in its chunk
-    order_low_bits = 6,  // of a class, for the first of two passes
+    order_row_bits = 10,                   // of a row's number in its chunk
+    order_low_bits = order_class_bits / 2, // of a class, for the first of two passes
     order_classes_each = (int)order_classes / order_threads, // of a thread
 };
 
 static_assert(1 << order_row_bits == order_run, "the bits of a row");
-static_assert(order_classes_each == 4, "a thread for half the pieces of a sector");
+static_assert(order_classes_each == 2, "loads and stores of two classes");
 
 // The table of classes as a search tree (tree_node).
 typedef uint32_t order_tree[order_classes];
@@ -33,7 +33,7 @@ struct __align__(16) order_class_shared {
         order_tree tree; // before the sort
         order_shared sort;
     };
-    order_sets sets;
+    order_columns columns;
     int rows[order_classes];        // of each class in the chunk
     order_chunk chunk[order_warps]; // for each warp a copy
 };
@@ -53,7 +53,7 @@ SPIRA_DEVICE void order_set_in_warp(T &copy, T value) {
 // order_class_kernel begin after the kernels that made the maps have ended.
 SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads) order_clear_kernel(order_scratch s) {
     pdl_wait();
-    ((int4 *)(s.total + (int)blockIdx.x * order_classes))[threadIdx.x] = {0, 0, 0, 0};
+    ((int2 *)(s.total + (int)blockIdx.x * order_classes))[threadIdx.x] = {0, 0};
     *s.drawn = 0;
 }
 
@@ -68,7 +68,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads) order_clear_kernel(orde
 // chunk: of this warp
 SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &task,
                                   const order_scratch &s, uint32_t (&key)[order_items],
-                                  order_sets &sets, order_chunk &chunk) {
+                                  order_columns &columns, order_chunk &chunk) {
     const order_request &r = task.request;
     const int32_t begin = chunk.number * order_run;
     const int first = order_first(), lane = threadIdx.x % 32;
@@ -85,7 +85,7 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
         }
         return;
     }
-    order_fill_sets(batch, task, sets);
+    order_fill_columns(batch, task, columns);
     order_set_in_warp(chunk.rows, rows);
     if (order_is_wide(r)) {
         pdl_wait(); // before the directions are written
@@ -95,7 +95,7 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
     for (int i = 0; i < order_items; ++i) {
         const int there = rows - (first - lane) - i * 32; // of the warp's 32 rows
         const int32_t row = begin + first + i * 32;
-        const order_found own = order_find_key(task, row, there, sets);
+        const order_found own = order_find_key(task, row, there, columns);
         if (lane < there && order_is_wide(r)) {
             s.directions[task.first_row + row] = own.directions;
         }
@@ -107,15 +107,15 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
 // ---- classes ------------------------------------------------------------------------------------
 
 // Loads this thread's part of the table of a map that has not few directions.
-SPIRA_DEVICE uint4 order_load_table(const order_task &task) {
-    return task.keys == order_by_few ? uint4{0, 0, 0, 0}
-                                     : ((const uint4 *)order_table(task.keys))[threadIdx.x];
+SPIRA_DEVICE uint2 order_load_table(const order_task &task) {
+    return task.keys == order_by_few ? uint2{0, 0}
+                                     : ((const uint2 *)order_table(task.keys))[threadIdx.x];
 }
 
 // Makes the tree of what the threads of a block have loaded. The block needs a barrier behind it.
-SPIRA_DEVICE void order_make_tree(uint4 four, order_tree &tree) {
+SPIRA_DEVICE void order_make_tree(uint2 two, order_tree &tree) {
     const int first = order_classes_each * (int)threadIdx.x;
-    const uint32_t own[order_classes_each] = {four.x, four.y, four.z, four.w};
+    const uint32_t own[order_classes_each] = {two.x, two.y};
 #pragma unroll
     for (int j = 0; j < order_classes_each; ++j) {
         const int c = first + j;
@@ -157,9 +157,9 @@ SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratc
     const int32_t runs = order_count_runs(task.request.capacity);
     const int32_t first_run = task.first[order_by_run];
     const int c = order_classes_each * (int)threadIdx.x;
-    const int4 four = *(const int4 *)(rows + c);
-    const int own[order_classes_each] = {four.x, four.y, four.z, four.w};
-    int at = block_exclusive_sum<order_threads>(four.x + four.y + four.z + four.w, scan);
+    const int2 two = *(const int2 *)(rows + c);
+    const int own[order_classes_each] = {two.x, two.y};
+    int at = block_exclusive_sum<order_threads>(two.x + two.y, scan);
     uint32_t piece[order_classes_each];
 #pragma unroll
     for (int j = 0; j < order_classes_each; ++j) {
@@ -169,9 +169,8 @@ SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratc
             atomicAdd(s.total + number * order_classes + c + j, own[j]);
         }
     }
-    *(uint4 *)(s.piece + (int64_t)first_run * order_classes +
-               order_piece_at((unsigned)c, (uint32_t)chunk, (uint32_t)runs)) = {piece[0], piece[1],
-                                                                                piece[2], piece[3]};
+    *(uint2 *)(s.piece + (int64_t)first_run * order_classes +
+               order_piece_at((unsigned)c, (uint32_t)chunk, (uint32_t)runs)) = {piece[0], piece[1]};
     if (threadIdx.x == 0) {
         ((uint2 *)s.weight)[first_run + chunk] = {0, 0};
     }
@@ -215,12 +214,12 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     const order_task &task = batch.task[number];
     const int first = order_first();
     uint32_t key[order_items], class_of[order_items];
-    ((int4 *)shared.rows)[threadIdx.x] = {0, 0, 0, 0};
+    ((int2 *)shared.rows)[threadIdx.x] = {0, 0};
     order_chunk &chunk = shared.chunk[threadIdx.x / 32];
     order_set_in_warp(chunk.number, (int32_t)blockIdx.x - task.first[order_by_run]);
-    const uint4 four = order_load_table(task);
-    order_find_keys(batch, task, s, key, shared.sets, chunk);
-    order_make_tree(four, shared.tree);
+    const uint2 two = order_load_table(task);
+    order_find_keys(batch, task, s, key, shared.columns, chunk);
+    order_make_tree(two, shared.tree);
     const int rows = chunk.rows;
     if (rows <= 0) {
         pdl_wait();

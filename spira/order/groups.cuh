@@ -58,7 +58,12 @@ SPIRA_DEVICE void order_group_lanes(const order_task &task, const order_scratch 
                                     order_group_shared &shared) {
     order_lane_sources tap;
     const uint32_t any = order_look_lanes(task.request, row, tap);
-    order_weigh_run(task, s, run, order_find_directions(task, any), shared);
+    uint32_t directions = 0;
+#pragma unroll
+    for (int c = 0; c < order_lane_columns; ++c) {
+        directions |= (any >> c & 1) << task.number[c];
+    }
+    order_weigh_run(task, s, run, directions, shared);
     order_put_lanes(task.request, run.group, tap, any);
 }
 

@@ -31,7 +31,7 @@ enum {
     order_directions = 27,
     order_sectors = 24,
     order_weight_most = 254,
-    order_class_bits = 11,
+    order_class_bits = 10,
     order_classes = 1 << order_class_bits,
     order_all_directions = (1 << order_directions) - 1,
     order_run = 1024, // positions that are sorted by key: 8 group pairs

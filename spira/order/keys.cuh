@@ -16,73 +16,45 @@ struct order_found {
 
 // ---- directions of a map as it stands -----------------------------------------------------------
 
-// [words, 32]: for each word of columns, the columns that have each direction of the task.
-typedef uint32_t order_sets[order_words_max * 32];
+// The number of each column's direction among those of the task.
+typedef uint8_t order_columns[kernel_volume_max];
 
-// Fills the sets of a map that needs them: not a compact one, nor one whose columns are listed.
-// Called by all threads of a block. Each warp counts the columns of all offsets; each takes every
-// n-th group of 32 offsets, n the number of warps.
-SPIRA_DEVICE void order_fill_sets(const order_batch &batch, const order_task &task,
-                                  order_sets &sets) {
+// Fills the numbers of a map that is not compact. Called by all threads of a block. Each warp
+// counts the columns of all offsets, and takes every n-th group of 32 offsets, n the number of
+// warps.
+SPIRA_DEVICE void order_fill_columns(const order_batch &batch, const order_task &task,
+                                     order_columns &number) {
     const order_request &r = task.request;
-    if (r.compact || order_columns_listed(task)) {
-        return;
-    }
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, volume = kernel_volume(&r.kernel);
-    for (int i = threadIdx.x; i < order_words(r.layout.volume) * 32; i += blockDim.x) {
-        sets[i] = 0;
-    }
-    __syncthreads();
     int column = 0;
     for (int first = 0; first < volume; first += 32) {
-        int k = first + lane;
-        bool has = k < volume && kernel_norm(&r.kernel, k) < r.threshold;
-        uint32_t all = __ballot_sync(~0u, has);
-        if (has && first / 32 % ((int)blockDim.x / 32) == warp) {
-            const int c = column + __popc(all & ((1u << lane) - 1));
+        const int k = first + lane;
+        const bool has = k < volume && kernel_norm(&r.kernel, k) < r.threshold;
+        const uint32_t all = __ballot_sync(~0u, has);
+        if (has && first / 32 % order_warps == warp) {
             const int direction = order_direction(&r.kernel, &batch.numbers, k);
-            atomicOr(sets + c / 32 * 32 + order_number_in(task, direction), 1u << c % 32);
+            number[column + __popc(all & ((1u << lane) - 1))] =
+                (uint8_t)order_number_in(task, direction);
         }
         column += __popc(all);
     }
     __syncthreads();
 }
 
-// Returns the directions of the columns `has` of a map whose columns are listed.
-SPIRA_DEVICE uint32_t order_find_directions(const order_task &task, uint32_t has) {
-    uint32_t directions = 0;
-#pragma unroll 4
-    for (int c = 0; c < task.request.layout.volume; ++c) {
-        directions |= (has >> c & 1) << task.number[c];
-    }
-    return directions;
-}
-
-// Returns the directions of the columns `has` of one word. sets: of the word; many: directions
-SPIRA_DEVICE uint32_t order_find_sets(uint32_t has, const uint32_t *sets, int many) {
-    uint32_t mask = 0;
-    for (int d = 0; d < many; d += 4) {
-        uint4 set = *(const uint4 *)(sets + d);
-        uint32_t four = (has & set.x ? 1 : 0) | (has & set.y ? 2 : 0) | (has & set.z ? 4 : 0) |
-                        (has & set.w ? 8 : 0);
-        mask |= four << d;
-    }
-    return mask;
-}
-
 // Finds the key of this lane's row. Called by a whole warp, whose rows are consecutive; the first
 // `rows` exist.
 SPIRA_DEVICE order_found order_find_key(const order_task &task, int32_t row, int rows,
-                                        const order_sets &sets) {
-    const int volume = task.request.layout.volume, many = __popc(task.directions);
+                                        const order_columns &number) {
+    const int volume = task.request.layout.volume;
     const int32_t *map = task.request.map;
     const int32_t *first = map + (int64_t)(row - (int)threadIdx.x % 32) * volume;
     uint32_t directions = 0;
     for (int k = 0; k < volume; k += order_word_bits) {
         const int columns = min(volume - k, (int)order_word_bits);
-        const uint32_t has = order_find_taps<order_lane_columns>(first, volume, rows, k, columns);
-        directions |= order_columns_listed(task) ? order_find_directions(task, has)
-                                                 : order_find_sets(has, sets + k, many);
+        uint32_t has = order_find_taps<order_lane_columns>(first, volume, rows, k, columns);
+        for (; has; has &= has - 1) {
+            directions |= 1u << number[k + __ffs((int)has) - 1];
+        }
     }
     return {order_key(task.keys == order_by_sectors, directions), directions};
 }

@@ -33,7 +33,7 @@ struct order_range {
     int rows; // not positive: the run is empty
 };
 
-// The rows of neighbouring classes, those of a thread.
+// The rows of two neighbouring classes, those of a thread.
 struct order_totals {
     int32_t rows[(int)order_classes / order_threads];
 };
@@ -41,9 +41,8 @@ struct order_totals {
 // Loads the totals of this thread. A volatile load: the compiler leaves it beside that of the
 // count, instead of behind the branch that depends on the count. total: of the map
 SPIRA_DEVICE order_totals order_load_totals(const int32_t *total) {
-    const uint64_t *from = (const uint64_t *)total + 2 * (int)threadIdx.x;
-    const uint64_t low = order_load_now(from), high = order_load_now(from + 1);
-    return {(int32_t)low, (int32_t)(low >> 32), (int32_t)high, (int32_t)(high >> 32)};
+    const uint64_t two = order_load_now((const uint64_t *)total + (int)threadIdx.x);
+    return {(int32_t)two, (int32_t)(two >> 32)};
 }
 
 // ---- collect ------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@
 namespace spira {
 
 enum {
-    order_maps_max = 16, // of one batch
-    order_words_max = ((int)kernel_volume_max + order_word_bits - 1) / order_word_bits,
+    order_maps_max = 16,    // of one batch
     order_lane_columns = 8, // of a map that lanes read row by row
     order_threads = 512,    // of a chunk of rows, or a run of positions
     order_warps = order_threads / 32,
@@ -38,11 +37,11 @@ enum order_unit { order_by_run, order_by_ticket, order_by_pair, order_by_word, o
 struct order_task {
     order_request request;
     order_keys keys;
-    uint32_t directions;              // those that are numbered (order_numbered)
-    int32_t first_row;                // among the rows of all maps
-    int32_t first[order_units];       // its first thread block of each launch
-    uint8_t weight[order_directions]; // of each numbered direction
-    uint8_t number[order_directions]; // direction of each column: order_columns_listed
+    uint32_t directions;                // those that are numbered (order_numbered)
+    int32_t first_row;                  // among the rows of all maps
+    int32_t first[order_units];         // its first thread block of each launch
+    uint8_t weight[order_directions];   // of each numbered direction
+    uint8_t number[order_lane_columns]; // of the direction of each column, if there are so few
 };
 
 struct order_batch {
@@ -106,11 +105,6 @@ SPIRA_DEVICE int32_t order_find_count(const order_request &r) {
 // Returns the number of a direction among those of the task.
 SPIRA_BOTH int order_number_in(const order_task &task, int direction) {
     return count_bits(task.directions & ((1u << direction) - 1));
-}
-
-// Returns whether task.number lists the direction of each column.
-SPIRA_BOTH bool order_columns_listed(const order_task &task) {
-    return task.request.layout.volume <= order_directions;
 }
 
 // Returns whether a map has more columns than a lane reads.
@@ -194,11 +188,11 @@ SPIRA_API void order_task_weights(order_task *task) {
     }
 }
 
-// Fills task->number, if the columns are few enough to be listed.
+// Fills task->number.
 SPIRA_API void order_task_numbers(const order_numbers *numbers, order_task *task) {
     const order_request *r = &task->request;
     const int volume = kernel_volume(&r->kernel);
-    for (int k = 0, column = 0; order_columns_listed(*task) && k < volume; ++k) {
+    for (int k = 0, column = 0; k < volume && column < order_lane_columns; ++k) {
         if (kernel_norm(&r->kernel, k) < r->threshold) {
             const int direction = order_direction(&r->kernel, numbers, k);
             task->number[column++] = (uint8_t)order_number_in(*task, direction);

@@ -123,9 +123,9 @@ static std::set<int> directions_there(const kernel_shape *kernel, int threshold)
     return {places.begin(), places.end()};
 }
 
-// A map of up to 11 directions: each number is a class.
+// A map of up to 10 directions: each number is a class.
 static bool directions_few(const kernel_shape *kernel, int threshold) {
-    return directions_there(kernel, threshold).size() <= 11;
+    return directions_there(kernel, threshold).size() <= 10;
 }
 
 static bool has_sectors(const kernel_shape *kernel, int threshold) {
@@ -200,7 +200,7 @@ static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int
     for (int32_t i = 0; i < count; ++i) {
         const uint32_t place = gray_place(has[(size_t)i]);
         const long before =
-            std::count_if(table + 1, table + 2048, [=](uint32_t begin) { return begin <= place; });
+            std::count_if(table + 1, table + 1024, [=](uint32_t begin) { return begin <= place; });
         classes.push_back({directions_few(kernel, threshold) ? (long)place : before, i});
     }
     std::sort(classes.begin(), classes.end());
