@@ -1,7 +1,7 @@
 // spira/order/table.h: the classes of keys (order/key.h), made by
 // bench/order_table.cpp.
-#ifndef SPIRA_LAYOUT_ORDER_TABLE_H
-#define SPIRA_LAYOUT_ORDER_TABLE_H
+#ifndef SPIRA_ORDER_TABLE_H
+#define SPIRA_ORDER_TABLE_H
 
 #include "key.h"
 
