@@ -3,6 +3,7 @@
 #ifndef SPIRA_GEMM_ROWS_CUH
 #define SPIRA_GEMM_ROWS_CUH
 
+#include "../base/wide.cuh"
 #include "../numeric.cuh"
 #include "layer.cuh"
 

@@ -241,7 +241,11 @@ status network_run(const network<W> *n, cudaStream_t s) {
     SPIRA_TRY(conv(gpu(), &n->down, s));
     SPIRA_TRY(conv(gpu(), &n->up, s));
     SPIRA_TRY(conv(gpu(), &n->last, s));
-    pool_args local = {pool_max, n->type, last_channels, 8};
+    pool_args local = {};
+    local.kind = pool_max;
+    local.type = n->type;
+    local.channels = last_channels;
+    local.volume = 8;
     local.in = n->last_out;
     local.map = n->map[map_down].os;
     local.count = n->coarse.count;
