@@ -655,14 +655,17 @@ SPIRA_API bench_sets<W> bench_coarse(bench_pool *pool, const bench_scene<W> *sce
     bench_sets<W> coarse = {bench_set_device<W>(pool, capacity), bench_set_host<W>(pool, capacity)};
     int keep = pool->blocks;
     spira::device_status trouble = {};
-    size_t host_bytes = spira::downsample_host_workspace(scene->fine.host), bytes = 0;
+    const spira::downsample_args<W> here = {&scene->layout, scene->fine.host, {}, by,
+                                            coarse.host,    &trouble};
+    const spira::downsample_args<W> there = {&scene->layout, scene->fine.device, {}, by,
+                                             coarse.device,  scene->trouble};
+    size_t host_bytes = 0, bytes = 0;
+    BENCH_TRY(spira::downsample_host_workspace(scene->fine.host, &host_bytes));
     char *host = bench_host_workspace(pool, host_bytes);
-    BENCH_TRY(spira::downsample_host(&scene->layout, scene->fine.host, by, coarse.host, &trouble,
-                                     host, host_bytes));
+    BENCH_TRY(spira::downsample_host(&here, host, host_bytes));
     BENCH_TRY(spira::downsample_workspace(scene->fine.device, capacity, &bytes));
-    BENCH_TRY(spira::downsample(&scene->layout, scene->fine.device, by, coarse.device,
-                                scene->trouble, bench_device<char>(pool, (int64_t)bytes), bytes,
-                                pool->stream));
+    BENCH_TRY(
+        spira::downsample(&there, bench_device<char>(pool, (int64_t)bytes), bytes, pool->stream));
     bench_check_set(pool, coarse.host, coarse.device, scene->input, "downsample");
     bench_check_trouble(pool, scene->trouble);
     bench_pool_free(pool, keep);

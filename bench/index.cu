@@ -55,7 +55,7 @@ template <typename W>
 static void sort_run(bench_session *s, const bench_input *input, const bench_scene<W> *scene) {
     sort_work<W> w = {*scene, {}};
     spira::workspace space = spira::workspace_begin(scene->scratch);
-    BENCH_TRY(spira::voxelize_carve<W>(&space, &scene->in, scene->set.capacity, &w.s));
+    spira::voxelize_carve<W>(&space, &scene->in, scene->set.capacity, &w.s);
     BENCH_TRY(sort_pack_step<W>(&w, s->stream));
     sort_check_pack(s, input, &w);
 
@@ -88,8 +88,8 @@ struct downsample_work {
 template <typename W>
 static spira::status downsample_step(void *context, cudaStream_t stream) {
     const downsample_work<W> *w = (const downsample_work<W> *)context;
-    return spira::downsample(&w->layout, w->in, w->stride, w->out, w->trouble, w->scratch,
-                             w->scratch_bytes, stream);
+    const spira::downsample_args<W> args = {&w->layout, w->in, {}, w->stride, w->out, w->trouble};
+    return spira::downsample(&args, w->scratch, w->scratch_bytes, stream);
 }
 
 // The output set has room for as many voxels as the input, as it must have where nobody knows how
@@ -180,9 +180,10 @@ static spira::status index_step(void *context, cudaStream_t stream) {
     for (int l = 1; l < index_levels; ++l) {
         const spira::triple stride = {1 << l, 1 << l, 1 << l};
         const spira::triple from = {1 << (l - 1), 1 << (l - 1), 1 << (l - 1)};
-        SPIRA_TRY(spira::downsample_from(&scene->layout, w->level[l - 1].device, from, stride,
-                                         w->level[l].device, scene->trouble, w->scratch,
-                                         w->scratch_bytes, stream));
+        const spira::downsample_args<W> args = {
+            &scene->layout, w->level[l - 1].device, from,
+            stride,         w->level[l].device,     scene->trouble};
+        SPIRA_TRY(spira::downsample(&args, w->scratch, w->scratch_bytes, stream));
     }
     spira::map_request<W> request[index_maps];
     for (int i = 0; i < index_maps; ++i) {

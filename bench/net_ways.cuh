@@ -38,9 +38,10 @@ template <typename W>
 static spira::status net_set_step(const net_work<W> *w, int set, cudaStream_t stream) {
     const spira::net_plan *p = w->plan;
     int from = p->set[set].parent;
-    return spira::downsample_from(&p->layout, net_set(w, from), p->set[from].stride,
-                                  p->set[set].stride, net_set(w, set), w->scene.trouble,
-                                  w->memory + p->scratch, p->scratch_bytes, stream);
+    const spira::downsample_args<W> args = {&p->layout,          net_set(w, from),
+                                            p->set[from].stride, p->set[set].stride,
+                                            net_set(w, set),     w->scene.trouble};
+    return spira::downsample(&args, w->memory + p->scratch, p->scratch_bytes, stream);
 }
 
 template <typename W>

@@ -65,8 +65,9 @@ static spira::status scenes_voxelize_step(void *context, cudaStream_t stream) {
 template <typename W>
 static spira::status scenes_downsample_step(void *context, cudaStream_t stream) {
     const scenes_work<W> *w = (const scenes_work<W> *)context;
-    return spira::downsample(&w->scene.layout, w->scene.fine.device, {2, 2, 2}, w->coarse,
-                             w->trouble, w->scratch, w->scratch_bytes, stream);
+    const spira::downsample_args<W> args = {
+        &w->scene.layout, w->scene.fine.device, {}, {2, 2, 2}, w->coarse, w->trouble};
+    return spira::downsample(&args, w->scratch, w->scratch_bytes, stream);
 }
 
 template <typename W>

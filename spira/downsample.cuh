@@ -12,19 +12,27 @@
 
 namespace spira {
 
-// words [in.capacity]: the floored words, then word_none().
+// words [in.capacity]: the floored words, then word_none(), and for voxels that are left out.
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(256)
-    downsample_floor_kernel(word_layout layout, voxel_set<W> in, triple stride, bool by_mask,
-                            W *words, device_status *trouble) {
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    downsample_floor_kernel(const __grid_constant__ downsample_args<W> a, word_layout layout,
+                            triple from, bool by_mask, W *words) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i == 0) {
-        device_status_raise_count(trouble, *in.count, in.capacity);
+        device_status_raise_count(a.trouble, *a.in.count, a.in.capacity);
     }
-    if (i < in.capacity) {
-        words[i] =
-            i < *in.count ? downsample_word(&layout, in.words[i], stride, by_mask) : word_none<W>();
+    if (i >= a.in.capacity) {
+        return;
     }
+    W word = word_none<W>();
+    if (i < *a.in.count) {
+        bool left_out;
+        if (!downsample_on_lattice(&layout, a.in.words[i], from, &left_out)) {
+            device_status_raise(a.trouble, device_flag_lattice, (uint32_t)i);
+        }
+        word = left_out ? word : downsample_word(&layout, a.in.words[i], a.stride, by_mask);
+    }
+    words[i] = word;
 }
 
 // Bytes of scratch for downsample.
@@ -40,37 +48,35 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
     return status_success();
 }
 
-// Floors the set `in`, which is at stride `from`, to `stride` (Spira paper: packed-native
-// processing).
+// Floors the set `in` to `stride` (Spira paper: packed-native processing).
 //
-// inputs   layout: fitted to at least this stride
-//          stride: absolute, any >= 1. Powers of two are floored by a mask, others by unpacking
-//          from: divides the stride; every coordinate of `in` must be a multiple of it. This holds
-//          for a set that was downsampled to `from`, and always for {1, 1, 1}. Steps between powers
-//          of two that at most double x and y need no sort (downsample_is_step): build each level
-//          of a network from the one before
-// outputs  out: the coarse set, then word_none(), and its count
-//          trouble: records a count of `in` or a number of outputs above the capacity
+// inputs   args: see downsample_args. Powers of two are floored by a mask, other strides by
+//          unpacking. Steps between powers of two that at most double x and y need no sort
+//          (downsample_is_step): build each level of a network from the one before, and say its
+//          stride in `from`
+// outputs  args.out: the coarse set, then word_none(), and its count
+//          args.trouble: device_flag_lattice with the first voxel that is off the lattice of
+//          `from`: it is left out if x or y is no multiple, else floored as any other. A count of
+//          `in` or a number of outputs above the capacity is recorded, too
 // errors   null or misaligned pointers, sizes, a stride beyond the layout's, a `from` that does not
 //          divide it, a workspace that is too small
 // scratch  downsample_workspace bytes, aligned to 256
-// Asynchronous, deterministic, equal to downsample_host. in and out must not overlap.
+// Asynchronous, deterministic, equal to downsample_host.
 // cost     a step: two kernels, with up to three and six binary searches a voxel in shared memory,
 //          or in the set where planes are too long for it. Any other: a radix sort of the bits that
 //          the stride leaves, and three small kernels
 template <typename W>
-SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, triple from,
-                                 triple stride, voxel_set<W> out, device_status *trouble,
-                                 void *scratch, size_t scratch_bytes, cudaStream_t stream) {
-    SPIRA_TRY(downsample_check(layout, &in, stride, &out));
-    SPIRA_TRY(downsample_from_check(from, stride));
-    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
+SPIRA_API status downsample(const downsample_args<W> *args, void *scratch, size_t scratch_bytes,
+                            cudaStream_t stream) {
     size_t needed;
-    SPIRA_TRY(downsample_workspace(in, out.capacity, &needed));
+    SPIRA_TRY(downsample_check(args));
+    SPIRA_TRY(downsample_workspace(args->in, args->out.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     workspace w = workspace_begin(scratch);
     downsample_scratch<W> s;
-    downsample_carve<W>(&w, in.capacity, out.capacity, &s);
+    downsample_carve<W>(&w, args->in.capacity, args->out.capacity, &s);
+    const word_layout *layout = args->layout;
+    const triple from = downsample_from_of(args), stride = args->stride;
     if (downsample_is_step(from, stride)) {
         // A field without room for a second row or plane has one.
         bool x = stride.x > from.x && from.x < (int64_t)1 << layout->width.x;
@@ -79,24 +85,15 @@ SPIRA_API status downsample_from(const word_layout *layout, voxel_set<W> in, tri
                     : x    ? downsample_step<W, 2, 1>
                     : y    ? downsample_step<W, 1, 2>
                            : downsample_step<W, 1, 1>;
-        return step(layout, in, from, stride, out, s, trouble, stream);
+        return step(args, s, stream);
     }
-    bool by_mask = downsample_by_mask(stride);
-    int floored = (int)min_of(bits_for((uint64_t)stride.z) - 1, layout->width.z);
-    int first_bit = by_mask ? floored : 0, bits = word_bits(layout); // the floored bits are zero
-    SPIRA_TRY(kernel_launch_plain(downsample_floor_kernel<W>, (unsigned)ceil_div(in.capacity, 256),
-                                  256, stream, "downsample", *layout, in, stride, by_mask,
-                                  unique_input(&s.sort, first_bit, bits), trouble));
-    return unique_sort_launch(&s.sort, first_bit, bits, out, trouble, stream);
-}
-
-// The same for a set of any stride: from = {1, 1, 1}.
-template <typename W>
-SPIRA_API status downsample(const word_layout *layout, voxel_set<W> in, triple stride,
-                            voxel_set<W> out, device_status *trouble, void *scratch,
-                            size_t scratch_bytes, cudaStream_t stream) {
-    return downsample_from(layout, in, triple_make(1, 1, 1), stride, out, trouble, scratch,
-                           scratch_bytes, stream);
+    const bool by_mask = downsample_by_mask(stride);
+    const int floored = (int)min_of(bits_for((uint64_t)stride.z) - 1, layout->width.z);
+    const int first_bit = by_mask ? floored : 0, bits = word_bits(layout); // floored bits are zero
+    SPIRA_TRY(kernel_launch_plain(
+        downsample_floor_kernel<W>, (unsigned)ceil_div(args->in.capacity, 256), 256, stream,
+        "downsample", *args, *layout, from, by_mask, unique_input(&s.sort, first_bit, bits)));
+    return unique_sort_launch(&s.sort, first_bit, bits, args->out, args->trouble, stream);
 }
 
 } // namespace spira

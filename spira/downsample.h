@@ -21,15 +21,37 @@ SPIRA_BOTH W downsample_word(const word_layout *layout, W word, triple stride, b
     return by_mask ? word & word_stride_mask<W>(layout, stride) : word_floor(layout, word, stride);
 }
 
-// The checks of downsample and downsample_host. A mask floors the biased coordinate, so that the
-// bias must be a multiple of the stride; and floored voxels must stay within the layout's bounds.
-// Both hold for a layout fitted to the stride.
+// What `downsample` reads and writes. Start from zero and fill it by name. in and out must not
+// overlap.
 template <typename W>
-SPIRA_API status downsample_check(const word_layout *layout, const voxel_set<W> *in, triple stride,
-                                  const voxel_set<W> *out) {
+struct downsample_args {
+    const word_layout *layout; // on the host; fitted to at least this stride
+    voxel_set<W> in;
+    triple from;   // the stride of `in`, which divides `stride`; all 0: {1, 1, 1}
+    triple stride; // absolute, any >= 1
+    voxel_set<W> out;
+    device_status *trouble; // in device memory; in host memory for downsample_host
+};
+
+template <typename W>
+SPIRA_API triple downsample_from_of(const downsample_args<W> *a) {
+    return triple_equal(a->from, triple_make(0, 0, 0)) ? triple_make(1, 1, 1) : a->from;
+}
+
+SPIRA_API status downsample_from_check(triple from, triple stride) {
+    const int f[3] = {from.x, from.y, from.z}, s[3] = {stride.x, stride.y, stride.z};
+    for (int a = 0; a < 3; ++a) {
+        SPIRA_REQUIRE(f[a] >= 1 && s[a] >= 1 && s[a] % f[a] == 0, status_stride,
+                      "from (does not divide the stride)", f[a]);
+    }
+    return status_success();
+}
+
+// Whether a layout is fitted to a stride. A mask floors the biased coordinate, so that the bias
+// must be a multiple of the stride; and floored voxels must stay within the layout's bounds.
+template <typename W>
+SPIRA_API status downsample_layout_check(const word_layout *layout, triple stride) {
     SPIRA_TRY(word_check<W>(layout));
-    SPIRA_TRY(voxel_set_check(in));
-    SPIRA_TRY(voxel_set_check(out));
     const int s[3] = {stride.x, stride.y, stride.z};
     const int bias[3] = {layout->bias.x, layout->bias.y, layout->bias.z};
     const int lo[3] = {layout->lo.x, layout->lo.y, layout->lo.z};
@@ -43,6 +65,26 @@ SPIRA_API status downsample_check(const word_layout *layout, const voxel_set<W> 
     return status_success();
 }
 
+// The checks of downsample and downsample_host.
+template <typename W>
+SPIRA_API status downsample_check(const downsample_args<W> *args) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_TRY(downsample_layout_check<W>(args->layout, args->stride));
+    SPIRA_TRY(voxel_set_check(&args->in));
+    SPIRA_TRY(voxel_set_check(&args->out));
+    SPIRA_TRY(downsample_from_check(downsample_from_of(args), args->stride));
+    return pointer_check(args->trouble, alignof(device_status), "trouble");
+}
+
+// Whether the coordinates of a word are multiples of a stride. *left_out: whether x or y is none.
+template <typename W>
+SPIRA_BOTH bool downsample_on_lattice(const word_layout *layout, W word, triple stride,
+                                      bool *left_out) {
+    const voxel v = word_unpack<W>(layout, word);
+    *left_out = v.x % stride.x != 0 || v.y % stride.y != 0;
+    return !*left_out && v.z % stride.z == 0;
+}
+
 // Whether the step from a set at `from` to one at `stride` needs no sort (downsample.cuh): both are
 // powers of two, and x and y at most double.
 SPIRA_BOTH bool downsample_is_step(triple from, triple stride) {
@@ -50,52 +92,50 @@ SPIRA_BOTH bool downsample_is_step(triple from, triple stride) {
            stride.y <= 2 * from.y && stride.x >= from.x && stride.y >= from.y && stride.z >= from.z;
 }
 
-SPIRA_API status downsample_from_check(triple from, triple stride) {
-    const int f[3] = {from.x, from.y, from.z}, s[3] = {stride.x, stride.y, stride.z};
-    for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(f[a] >= 1 && s[a] >= 1 && s[a] % f[a] == 0, status_stride,
-                      "from (does not divide the stride)", f[a]);
-    }
-    return status_success();
-}
-
-template <typename W>
-SPIRA_API W *downsample_host_carve(workspace *w, const voxel_set<W> *in) {
-    return workspace_take<W>(w, in->capacity);
-}
-
 // Bytes of scratch for downsample_host.
 template <typename W>
-SPIRA_API size_t downsample_host_workspace(voxel_set<W> in) {
+SPIRA_API status downsample_host_workspace(voxel_set<W> in, size_t *bytes) {
+    SPIRA_REQUIRE(in.capacity >= 1, status_bad_size, "in.capacity", in.capacity);
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
-    downsample_host_carve(&w, &in);
-    return w.used;
+    workspace_take<W>(&w, in.capacity);
+    *bytes = w.used;
+    return status_success();
 }
 
 // The set at `stride` of the set `in`: the host loop of `downsample` (downsample.cuh).
 //
-// inputs   layout: fitted to at least this stride; in: any finer set; stride: absolute, any >= 1
-// outputs  out: the coarse set, then word_none(), and its count
-//          trouble: records a count of `in` or a number of outputs above the capacity
+// inputs   args: see downsample_args; all arrays in host memory
+// outputs  args.out: the coarse set, then word_none(), and its count
+//          args.trouble: device_flag_lattice with the first voxel that is off the lattice of
+//          `from`: it is left out if x or y is no multiple, else floored as any other. A count of
+//          `in` or a number of outputs above the capacity is recorded, too
 template <typename W>
-SPIRA_API status downsample_host(const word_layout *layout, voxel_set<W> in, triple stride,
-                                 voxel_set<W> out, device_status *trouble, void *scratch,
+SPIRA_API status downsample_host(const downsample_args<W> *args, void *scratch,
                                  size_t scratch_bytes) {
-    SPIRA_TRY(downsample_check(layout, &in, stride, &out));
-    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, downsample_host_workspace(in)));
-    workspace w = workspace_begin(scratch);
-    W *words = downsample_host_carve(&w, &in);
-    const int32_t count = voxel_set_count(in);
-    voxel_set_note(in, trouble);
-    bool by_mask = downsample_by_mask(stride);
-    for (int32_t i = 0; i < count; ++i) {
-        words[i] = downsample_word(layout, in.words[i], stride, by_mask);
+    size_t needed;
+    SPIRA_TRY(downsample_check(args));
+    SPIRA_TRY(downsample_host_workspace(args->in, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    W *words = (W *)scratch;
+    const voxel_set<W> &in = args->in, &out = args->out;
+    const triple from = downsample_from_of(args);
+    const bool by_mask = downsample_by_mask(args->stride);
+    int32_t kept = 0;
+    voxel_set_note(in, args->trouble);
+    for (int32_t i = 0; i < voxel_set_count(in); ++i) {
+        bool left_out;
+        if (!downsample_on_lattice(args->layout, in.words[i], from, &left_out)) {
+            device_status_note(args->trouble, device_flag_lattice, (uint32_t)i);
+        }
+        if (!left_out) {
+            words[kept++] = downsample_word(args->layout, in.words[i], args->stride, by_mask);
+        }
     }
-    std::sort(words, words + count);
-    int32_t unique = (int32_t)(std::unique(words, words + count) - words);
+    std::sort(words, words + kept);
+    int32_t unique = (int32_t)(std::unique(words, words + kept) - words);
     if (unique > out.capacity) {
-        device_status_note(trouble, device_flag_capacity, (uint32_t)unique);
+        device_status_note(args->trouble, device_flag_capacity, (uint32_t)unique);
         unique = out.capacity;
     }
     std::copy(words, words + unique, out.words);

@@ -87,6 +87,7 @@ struct downsample_grid {
     W span;           // highest z of a cell minus its lowest
     W group;          // mask whose result identifies the group
     W reach;          // highest word of a group minus its lowest
+    W off;            // mask of bits that are zero on the lattice of the finer set
 };
 
 template <typename W>
@@ -102,9 +103,26 @@ SPIRA_API downsample_grid<W> downsample_grid_make(const word_layout *layout, tri
     g.step_y = word_delta<W>(layout, triple_make(0, from.y, 0));
     g.span = (W)(min_of(stride.z, (int64_t)1 << layout->width.z) - 1); // within the field
     g.group = g.floor & (rx == 2 ? g.plane : ry == 2 ? g.row : (W) ~(W)0);
+    g.off = (W)~word_stride_mask<W>(layout, from);
     g.reach = rx == 2 ? (W)(g.step_x + (W)~g.plane) : ry == 2 ? (W)(g.step_y + (W)~g.row) : g.span;
     return g;
 }
+
+// What both launches of a step read and write.
+template <typename W>
+struct downsample_task {
+    downsample_grid<W> grid;
+    voxel_set<W> in, out;
+    int shift; // see downsample_cut
+    downsample_scratch<W> scratch;
+    device_status *trouble;
+};
+
+// A tile: voxels [first, last) of a set of `count` voxels.
+struct downsample_tile {
+    int first, last, count;
+    downsample_span span;
+};
 
 // Steps and sorts share the memory.
 template <typename W>

@@ -22,76 +22,95 @@ SPIRA_DEVICE uint32_t downsample_sum_warps(uint32_t bits) {
     return (uint32_t)warp_sum(lane < warp ? own << 16 | own : own);
 }
 
-// Finds the span of the voxels [first, last), and whether the thread's voxel is a head. Called by
-// all threads of a block, with barriers inside.
+// Finds the span of a tile, and whether the thread's voxel is a head. Called by all threads of a
+// block, with barriers inside. buffer: shared address of the window.
 template <typename W, int rx, int ry, int tile>
-SPIRA_DEVICE bool downsample_mark_tile(const downsample_grid<W> &g, const W *words,
+SPIRA_DEVICE bool downsample_mark_tile(const downsample_task<W> &task,
                                        const downsample_words<W, tile, tile> &read, uint32_t buffer,
-                                       int first, int last, int count, downsample_span *span) {
+                                       downsample_tile *t) {
+    const downsample_grid<W> &g = task.grid;
     const downsample_grid<uint32_t> near = downsample_grid_near(g);
-    const int i = first + (int)threadIdx.x;
+    const W *words = task.in.words;
+    const int first = t->first, last = t->last, count = t->count, i = first + (int)threadIdx.x;
     downsample_window_of window = {buffer + downsample_bytes(downsample_pad),
                                    2 * downsample_near_reach};
-    *span = downsample_near_span<tile>(first, count);
-    downsample_put(g, read, count - span->begin, buffer);
+    t->span = downsample_near_span<tile>(first, count);
+    downsample_put(g, read, count - t->span.begin, buffer);
     __syncthreads();
     if (downsample_is_near<W, tile>(g, window.words, first, last)) {
-        const int origin = span->begin;
-        *span = {downsample_near, 0};
+        const int origin = t->span.begin;
+        t->span = {downsample_near, 0};
         return i < last && downsample_window_head<rx, ry, true>(near, window, i - origin);
     }
-    *span = downsample_find_span(g, words, count, first, last);
-    if (span->end < 0) {
-        return i < last && downsample_is_head<W, rx, ry>(g, words, span->begin, count, i);
+    t->span = downsample_find_span(g, words, count, first, last);
+    if (t->span.end < 0) {
+        return i < last && downsample_is_head<W, rx, ry>(g, words, t->span.begin, count, i);
     }
-    window.reach = downsample_copy(g, words, read.base, *span, tile, buffer);
+    window.reach = downsample_copy(g, words, read.base, t->span, tile, buffer);
     __syncthreads();
-    return i < last && downsample_window_head<rx, ry, false>(near, window, i - span->begin);
+    return i < last && downsample_window_head<rx, ry, false>(near, window, i - t->span.begin);
+}
+
+// Records a voxel off the lattice of the finer set. Returns whether x or y is at fault: such a
+// voxel lies in no row of a cell, and is left out. z is floored all the same.
+template <typename W>
+SPIRA_DEVICE bool downsample_report_off(const downsample_task<W> &task, W word, int i) {
+    const W off = word & task.grid.off;
+    if (off) {
+        device_status_raise(task.trouble, device_flag_lattice, (uint32_t)i);
+    }
+    return (off & task.grid.row) != 0;
 }
 
 // Writes the heads of all voxels, the number of heads of each thread block, and the span of each
 // tile.
 template <typename W, int rx, int ry, int tile>
 SPIRA_KERNEL void __launch_bounds__(tile)
-    downsample_mark_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
-                           downsample_heads *heads, int32_t *counts, downsample_span *spans) {
+    downsample_mark_kernel(const __grid_constant__ downsample_task<W> task) {
     __shared__ uint32_t buffer[downsample_window + 2 * downsample_pad];
-    const unsigned begin = blockIdx.x << shift;
-    const unsigned end = min(begin + (1u << shift), (unsigned)in.capacity);
+    const voxel_set<W> &in = task.in;
+    const unsigned begin = blockIdx.x << task.shift;
+    const unsigned end = min(begin + (1u << task.shift), (unsigned)in.capacity);
     int before = 0;
     for (unsigned first = begin; first < end; first += tile) {
         downsample_words<W, tile, tile> read;
         if constexpr (rx * ry > 1) {
-            read = downsample_read<W, tile, tile>(g, in.words, in.capacity, (int)first);
+            read = downsample_read<W, tile, tile>(task.grid, in.words, in.capacity, (int)first);
         }
         const unsigned count = (unsigned)voxel_set_count(in), i = first + threadIdx.x;
         const unsigned last = min(first + tile, count);
         bool head = false;
-        downsample_span span = {0, 0};
+        downsample_tile t = {(int)first, (int)last, (int)count, {0, 0}};
+        W own = 0; // the thread's word
         if (first < last) {
             if constexpr (rx * ry > 1) {
+#pragma unroll
+                for (int j = 0; j <= downsample_margin / tile; ++j) {
+                    own = (int)first >= j * tile ? read.word[j] : own;
+                }
                 head =
-                    downsample_mark_tile<W, rx, ry, tile>(g, in.words, read, shared_address(buffer),
-                                                          (int)first, (int)last, (int)count, &span);
-            } else {
-                head = i < last && (i == 0 || in.words[i - 1] < (in.words[i] & g.floor));
+                    downsample_mark_tile<W, rx, ry, tile>(task, read, shared_address(buffer), &t);
+            } else if (i < last) {
+                own = in.words[i];
+                head = i == 0 || in.words[i - 1] < (own & task.grid.floor);
             }
+            head = i < last && !downsample_report_off(task, own, (int)i) && head;
         }
         const uint32_t bits = __ballot_sync(~0u, head);
         const uint32_t sum = downsample_sum_warps<tile>(bits);
         if (threadIdx.x % 32 == 0 && i < (unsigned)in.capacity) {
-            heads[i / 32] = {bits, before + (int)(sum >> 16)};
+            task.scratch.marks[i / 32] = {bits, before + (int)(sum >> 16)};
         }
         before += (int)(sum & 0xffff);
         if (threadIdx.x == 0) {
-            spans[first / tile] = span;
+            task.scratch.spans[first / tile] = t.span;
         }
         if (first + tile < end) {
             __syncthreads();
         }
     }
     if (threadIdx.x == 0) {
-        counts[blockIdx.x] = before;
+        task.scratch.counts[blockIdx.x] = before;
     }
 }
 

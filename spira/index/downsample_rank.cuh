@@ -102,15 +102,17 @@ SPIRA_DEVICE void downsample_for_heads(const downsample_heads *heads, int first,
     }
 }
 
-// Ranks the heads of the voxels [first, last) and writes their cells' words. Called by all threads
-// of a block, with barriers inside.
+// Ranks the heads of a tile and writes their cells' words. Called by all threads of a block, with
+// barriers inside. base: of the near window.
 template <typename W, int rx, int ry, int tile, int threads, bool listed>
-SPIRA_DEVICE void downsample_rank_tile(const downsample_grid<W> &g, const voxel_set<W> &in,
-                                       const downsample_heads *heads, const int32_t *counts,
-                                       downsample_span span, W base, int shift, int first, int last,
-                                       int count, downsample_shared<tile> *s,
-                                       const voxel_set<W> &out) {
-    const int before = s->sums[1];
+SPIRA_DEVICE void downsample_rank_tile(const downsample_task<W> &task, const downsample_tile &t,
+                                       W base, downsample_shared<tile> *s) {
+    const downsample_grid<W> &g = task.grid;
+    const voxel_set<W> &in = task.in, &out = task.out;
+    const downsample_heads *heads = task.scratch.marks;
+    const int32_t *counts = task.scratch.counts;
+    const downsample_span span = t.span;
+    const int first = t.first, last = t.last, before = s->sums[1];
     if constexpr (rx * ry == 1) {
         downsample_for_heads<threads, listed>(heads, first, last, s->list, [&](int i) {
             const downsample_heads h = heads[i / 32];
@@ -123,7 +125,7 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_grid<W> &g, const voxel_
     }
     if (span.end < 0) {
         downsample_scan_blocks<threads>(counts, s->blocks);
-        const downsample_places p = {heads, s->blocks, shift, count, s->sums[0]};
+        const downsample_places p = {heads, s->blocks, task.shift, t.count, s->sums[0]};
         downsample_for_heads<threads, listed>(heads, first, last, s->list, [&](int i) {
             const int rank = downsample_rank<W, rx, ry>(g, in.words, p, span.begin, ~span.end, i);
             if (rank < out.capacity) {
@@ -153,7 +155,7 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_grid<W> &g, const voxel_
     }
     for (int c = (int)threadIdx.x; c <= (span.end - begin) / 32; c += threads) {
         s->marks[c] = downsample_chunk<0>(heads, counts, begin / 32 + c,
-                                          (int)ceil_div(in.capacity, 32), shift);
+                                          (int)ceil_div(in.capacity, 32), task.shift);
     }
     window.reach = downsample_copy(g, in.words, base, span, threads, buffer);
     __syncthreads();
@@ -166,10 +168,11 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_grid<W> &g, const voxel_
 // Writes the words of the cells in order, then word_none(), and their number.
 template <typename W, int rx, int ry, int tile, int threads, bool listed>
 SPIRA_KERNEL void __launch_bounds__(threads, 2)
-    downsample_rank_kernel(downsample_grid<W> g, voxel_set<W> in, int shift,
-                           const downsample_heads *heads, const int32_t *counts,
-                           const downsample_span *spans, voxel_set<W> out, device_status *trouble) {
+    downsample_rank_kernel(const __grid_constant__ downsample_task<W> task) {
     __shared__ downsample_shared<tile> s;
+    const voxel_set<W> &in = task.in, &out = task.out;
+    const int32_t *counts = task.scratch.counts;
+    const int shift = task.shift;
     const unsigned begin = blockIdx.x << shift;
     const unsigned end = min(begin + (1u << shift), (unsigned)in.capacity);
     int32_t given = 0; // the set's count, which may be above the capacity
@@ -179,14 +182,14 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
         downsample_words<W, tile, threads> read = {};
         downsample_heads chunk = {};
         if constexpr (rx * ry > 1) {
-            read = downsample_read<W, tile, threads>(g, in.words, in.capacity, (int)first);
+            read = downsample_read<W, tile, threads>(task.grid, in.words, in.capacity, (int)first);
             if (threadIdx.x < chunks) {
                 chunk = downsample_chunk<downsample_margin / tile>(
-                    heads, counts, origin / 32 + (int)threadIdx.x, (in.capacity - 1) / 32 + 1,
-                    shift);
+                    task.scratch.marks, counts, origin / 32 + (int)threadIdx.x,
+                    (in.capacity - 1) / 32 + 1, shift);
             }
         }
-        const downsample_span span = spans[first / tile];
+        const downsample_span span = task.scratch.spans[first / tile];
         given = *in.count;
         const unsigned count = (unsigned)count_clamp(given, in.capacity);
         const unsigned last = min(first + tile, count);
@@ -199,16 +202,15 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
             unique_sum_counts(heads_read, counts, threads, s.sums);
         }
         if constexpr (rx * ry > 1) {
-            downsample_put(g, read, (int)count - origin, shared_address(s.buffer));
+            downsample_put(task.grid, read, (int)count - origin, shared_address(s.buffer));
             if (threadIdx.x < chunks) {
                 s.marks[threadIdx.x] = chunk;
             }
         }
         __syncthreads();
         if (first < last) {
-            downsample_rank_tile<W, rx, ry, tile, threads, listed>(g, in, heads, counts, span,
-                                                                   read.base, shift, (int)first,
-                                                                   (int)last, (int)count, &s, out);
+            const downsample_tile t = {(int)first, (int)last, (int)count, span};
+            downsample_rank_tile<W, rx, ry, tile, threads, listed>(task, t, read.base, &s);
         }
         if (first + tile < end) {
             __syncthreads();
@@ -221,42 +223,44 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
     }
     if (thread == 0) {
         *out.count = min(total, out.capacity);
-        device_status_raise_count(trouble, total, out.capacity);
-        device_status_raise_count(trouble, given, in.capacity);
+        device_status_raise_count(task.trouble, total, out.capacity);
+        device_status_raise_count(task.trouble, given, in.capacity);
     }
 }
 
 // ---- both launches ------------------------------------------------------------------------------
 
 template <typename W, int rx, int ry, int tile>
-SPIRA_API status downsample_launch(const downsample_grid<W> &g, const downsample_cut &cut,
-                                   voxel_set<W> in, voxel_set<W> out,
-                                   const downsample_scratch<W> &s, device_status *trouble,
+SPIRA_API status downsample_launch(const downsample_task<W> &task, unsigned blocks,
                                    cudaStream_t stream) {
-    const unsigned blocks = (unsigned)cut.blocks;
     SPIRA_TRY(kernel_launch_plain(downsample_mark_kernel<W, rx, ry, tile>, blocks, tile, stream,
-                                  "downsample", g, in, cut.shift, s.marks, s.counts, s.spans));
+                                  "downsample", task));
     auto rank = downsample_rank_kernel<W, rx, ry, tile, tile, false>;
     unsigned threads = tile;
     if constexpr (tile * downsample_blocks_many >
                   downsample_small) {                  // smaller tiles never have that many blocks
         const int few = (tile * 5 / 8 + 31) / 32 * 32; // most tiles have no more heads
-        const bool many = cut.blocks > downsample_blocks_many;
+        const bool many = blocks > downsample_blocks_many;
         rank = many ? downsample_rank_kernel<W, rx, ry, tile, few, true> : rank;
         threads = many ? few : threads;
     }
-    return kernel_launch_plain(rank, blocks, threads, stream, "downsample", g, in, cut.shift,
-                               s.marks, s.counts, s.spans, out, trouble);
+    return kernel_launch_plain(rank, blocks, threads, stream, "downsample", task);
 }
 
 template <typename W, int rx, int ry>
-SPIRA_API status downsample_step(const word_layout *layout, voxel_set<W> in, triple from,
-                                 triple stride, voxel_set<W> out, const downsample_scratch<W> &s,
-                                 device_status *trouble, cudaStream_t stream) {
-    const downsample_grid<W> g = downsample_grid_make<W>(layout, from, stride, rx, ry);
-    const downsample_cut cut = downsample_cut_make(in.capacity);
-    return cut.tile == 256 ? downsample_launch<W, rx, ry, 256>(g, cut, in, out, s, trouble, stream)
-                           : downsample_launch<W, rx, ry, 512>(g, cut, in, out, s, trouble, stream);
+SPIRA_API status downsample_step(const downsample_args<W> *a, const downsample_scratch<W> &s,
+                                 cudaStream_t stream) {
+    const downsample_cut cut = downsample_cut_make(a->in.capacity);
+    downsample_task<W> task = {};
+    task.grid = downsample_grid_make<W>(a->layout, downsample_from_of(a), a->stride, rx, ry);
+    task.in = a->in;
+    task.out = a->out;
+    task.shift = cut.shift;
+    task.scratch = s;
+    task.trouble = a->trouble;
+    const unsigned blocks = (unsigned)cut.blocks;
+    return cut.tile == 256 ? downsample_launch<W, rx, ry, 256>(task, blocks, stream)
+                           : downsample_launch<W, rx, ry, 512>(task, blocks, stream);
 }
 
 } // namespace spira

@@ -40,7 +40,8 @@ SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
         const net_set *set = &p->set[s];
         const voxel_set<W> from = {nullptr, nullptr, p->set[set->parent].capacity};
         const expand_rule rule = net_expand_rule(p, set);
-        size_t bytes = downsample_host_workspace(from);
+        size_t bytes;
+        SPIRA_TRY(downsample_host_workspace(from, &bytes));
         if (set->by == net_set_expanded) {
             SPIRA_TRY(expand_host_workspace(&set->kernel, &rule, from, &bytes));
         } else if (set->by == net_set_joined) {
@@ -67,8 +68,9 @@ SPIRA_API status net_set_host(const net_plan *p, int s, const net_run_args<W> *r
         const join_args<W> args = net_join_args(p, s, run);
         return join_host(&args, memory + p->scratch, p->scratch_bytes);
     }
-    return downsample_host(&p->layout, from, set->stride, to, run->trouble, memory + p->scratch,
-                           p->scratch_bytes);
+    const downsample_args<W> args = {&p->layout,  from, p->set[set->parent].stride,
+                                     set->stride, to,   run->trouble};
+    return downsample_host(&args, memory + p->scratch, p->scratch_bytes);
 }
 
 // Builds all coordinate sets: the first half of net_index_host, for callers that want no more than

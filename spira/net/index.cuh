@@ -94,8 +94,9 @@ SPIRA_API status net_index_set(const net_plan *p, int s, const net_run_args<W> *
         const join_args<W> args = net_join_args(p, s, run);
         return join(&args, memory + p->scratch, p->scratch_bytes, stream);
     }
-    return downsample_from(&p->layout, from, p->set[set->parent].stride, set->stride, to,
-                           run->trouble, memory + p->scratch, p->scratch_bytes, stream);
+    const downsample_args<W> args = {&p->layout,  from, p->set[set->parent].stride,
+                                     set->stride, to,   run->trouble};
+    return downsample(&args, memory + p->scratch, p->scratch_bytes, stream);
 }
 
 // The sets of a part.

@@ -192,12 +192,9 @@ SPIRA_API status net_plan_place(const word_layout *layout, size_t scratch_bytes,
 // The word layout must be fitted to every stride that sets are floored to.
 template <typename W>
 SPIRA_API status net_check_strides(const net_plan *p) {
-    W word;
-    int32_t count;
-    voxel_set<W> any = {&word, &count, 1};
     for (int s = 1; s < p->sets; ++s) {
         if (p->set[s].by == net_set_floor) {
-            SPIRA_TRY(downsample_check(&p->layout, &any, p->set[s].stride, &any));
+            SPIRA_TRY(downsample_layout_check<W>(&p->layout, p->set[s].stride));
         }
     }
     return status_success();

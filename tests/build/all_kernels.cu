@@ -49,8 +49,9 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     voxel_features_args<W> features = {};
     features.set = set;
     SPIRA_TRY(voxel_features(&features, a->stream));
-    SPIRA_TRY(downsample(&a->layout, set, a->kernel.stride, set, a->trouble, a->memory, a->bytes,
-                         a->stream));
+    downsample_args<W> coarse = {};
+    coarse.in = set;
+    SPIRA_TRY(downsample(&coarse, a->memory, a->bytes, a->stream));
     SPIRA_TRY(expand(&a->layout, &a->kernel, &a->rule, set, set, a->trouble, a->memory, a->bytes,
                      a->stream));
     map_request<W> map = {};

@@ -21,17 +21,18 @@ struct outcome {
 
 template <typename W>
 outcome<W> downsample_on_host(const word_layout *layout, std::vector<W> words, int32_t capacity,
-                              triple stride, int32_t out_capacity) {
+                              triple stride, int32_t out_capacity, triple from = {}) {
     outcome<W> o;
     o.trouble = {};
     o.words.assign((size_t)out_capacity, 0);
     int32_t count = (int32_t)words.size();
     set_pad(&words, capacity);
     voxel_set<W> in = {words.data(), &count, capacity};
-    size_t bytes = downsample_host_workspace(in);
-    void *scratch = guarded_new<char>((int64_t)bytes);
+    size_t bytes = 0;
+    CHECK_OK(downsample_host_workspace(in, &bytes));
     voxel_set<W> out = {o.words.data(), &o.count, out_capacity};
-    CHECK_OK(downsample_host(layout, in, stride, out, &o.trouble, scratch, bytes));
+    const downsample_args<W> args = {layout, in, from, stride, out, &o.trouble};
+    CHECK_OK(downsample_host(&args, guarded_new<char>((int64_t)bytes), bytes));
     return o;
 }
 
@@ -59,16 +60,10 @@ device_run<W> device_run_make(std::vector<W> words, int32_t capacity, int32_t ou
 }
 
 template <typename W>
-status device_run_start(const word_layout *layout, const device_run<W> *d, triple stride) {
-    return downsample<W>(layout, d->in, stride, d->out, d->trouble, d->scratch, d->scratch_bytes,
-                         stream_get());
-}
-
-template <typename W>
-status device_run_from(const word_layout *layout, const device_run<W> *d, triple from,
-                       triple stride, cudaStream_t stream = stream_get()) {
-    return downsample_from<W>(layout, d->in, from, stride, d->out, d->trouble, d->scratch,
-                              d->scratch_bytes, stream);
+status device_run_start(const word_layout *layout, const device_run<W> *d, triple from,
+                        triple stride, cudaStream_t stream = stream_get()) {
+    const downsample_args<W> args = {layout, d->in, from, stride, d->out, d->trouble};
+    return downsample(&args, d->scratch, d->scratch_bytes, stream);
 }
 
 template <typename W>
@@ -107,28 +102,14 @@ const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
 }
 
 // Both sides, the device twice: the second run finds scratch and outputs as the first left them.
-// Frees all buffers of the test.
-template <typename W>
-outcome<W> check_both(const word_layout *layout, const std::vector<W> &words, int32_t capacity,
-                      triple stride, int32_t out_capacity) {
-    outcome<W> wanted = downsample_on_host(layout, words, capacity, stride, out_capacity);
-    device_run<W> d = device_run_make(words, capacity, out_capacity);
-    for (int run = 0; run < 2; ++run) {
-        CHECK_OK(device_run_start(layout, &d, stride));
-        CHECK_EQUAL(difference(device_run_fetch(&d), wanted), "");
-    }
-    guarded_finish();
-    return wanted;
-}
-
-// The same from a set at `from`; the input stays as it is.
+// The input stays as it is. Frees all buffers of the test. from: the stride of the words.
 template <typename W>
 outcome<W> check_from(const word_layout *layout, const std::vector<W> &words, int32_t capacity,
                       triple from, triple stride, int32_t out_capacity) {
-    outcome<W> wanted = downsample_on_host(layout, words, capacity, stride, out_capacity);
+    outcome<W> wanted = downsample_on_host(layout, words, capacity, stride, out_capacity, from);
     device_run<W> d = device_run_make(words, capacity, out_capacity);
     for (int run = 0; run < 2; ++run) {
-        CHECK_OK(device_run_from(layout, &d, from, stride));
+        CHECK_OK(device_run_start(layout, &d, from, stride));
         CHECK_EQUAL(difference(device_run_fetch(&d), wanted), "");
     }
     std::vector<W> after(std::min(words.size(), (size_t)capacity));
@@ -136,6 +117,12 @@ outcome<W> check_from(const word_layout *layout, const std::vector<W> &words, in
     CHECK(std::equal(after.begin(), after.end(), words.begin()));
     guarded_finish();
     return wanted;
+}
+
+template <typename W>
+outcome<W> check_both(const word_layout *layout, const std::vector<W> &words, int32_t capacity,
+                      triple stride, int32_t out_capacity) {
+    return check_from(layout, words, capacity, {}, stride, out_capacity);
 }
 
 // Random words of voxels that are multiples of `from`.
@@ -385,47 +372,51 @@ DEVICE_TEST(gpu_downsample_refuses) {
     word_layout wide = word_widen(layout);
     std::vector<uint32_t> words = {word_pack<uint32_t>(&layout, {0, 1, 2, 3})};
     const device_run<uint32_t> d = device_run_make(words, 100, 50);
-    const triple two = {2, 2, 2};
-    auto start = [&](const word_layout *l, voxel_set<uint32_t> in, triple stride,
-                     voxel_set<uint32_t> out, device_status *trouble, void *scratch, size_t bytes) {
-        return downsample<uint32_t>(l, in, stride, out, trouble, scratch, bytes, stream_get());
-    };
+    typedef downsample_args<uint32_t> args;
     const size_t n = d.scratch_bytes;
-    CHECK_STATUS(start(nullptr, d.in, two, d.out, d.trouble, d.scratch, n), status_null_pointer);
-    CHECK_STATUS(start(&wide, d.in, two, d.out, d.trouble, d.scratch, n), status_unsupported);
-    CHECK_STATUS(start(&layout, d.in, two, d.out, nullptr, d.scratch, n), status_null_pointer);
-    if (CHECK(n > 0)) {
-        CHECK_STATUS(start(&layout, d.in, two, d.out, d.trouble, nullptr, n), status_null_pointer);
-        CHECK_STATUS(start(&layout, d.in, two, d.out, d.trouble, d.scratch, n - 1),
-                     status_workspace);
-        CHECK_EQUAL(start(&layout, d.in, two, d.out, d.trouble, d.scratch, n - 1).detail,
-                    (int64_t)n);
-        CHECK_STATUS(start(&layout, d.in, two, d.out, d.trouble, d.scratch + 1, n),
-                     status_alignment);
-    }
-    // No stride, or one that the layout was not fitted to: its bias or bound is no multiple.
-    for (triple bad :
-         {triple{0, 2, 2}, triple{2, -1, 2}, triple{2, 2, 0}, triple{16, 2, 2}, triple{2, 2, 64},
-          triple{2, INT32_MIN, 2}, triple{3, 1, 1}, triple{INT32_MAX, 2, 2}}) {
-        CHECK_STATUS(start(&layout, d.in, bad, d.out, d.trouble, d.scratch, n), status_stride);
-    }
-    struct {
+    const args good = {&layout, d.in, {}, {2, 2, 2}, d.out, d.trouble};
+    auto start = [&](const args *a, void *scratch, size_t bytes) {
+        return downsample(a, scratch, bytes, stream_get());
+    };
+    CHECK_STATUS(start(nullptr, d.scratch, n), status_null_pointer);
+    CHECK_STATUS(start(&good, nullptr, n), status_null_pointer);
+    CHECK_STATUS(start(&good, d.scratch, n - 1), status_workspace);
+    CHECK_EQUAL(start(&good, d.scratch, n - 1).detail, (int64_t)n);
+    CHECK_STATUS(start(&good, d.scratch + 1, n), status_alignment);
+    const struct {
         status_code code;
-        void (*spoil)(voxel_set<uint32_t> *);
-    } const bad[] = {
-        {status_null_pointer, [](voxel_set<uint32_t> *s) { s->words = nullptr; }},
-        {status_null_pointer, [](voxel_set<uint32_t> *s) { s->count = nullptr; }},
-        {status_alignment, [](voxel_set<uint32_t> *s) { s->words = misaligned(s->words); }},
-        {status_alignment, [](voxel_set<uint32_t> *s) { s->count = misaligned(s->count); }},
-        {status_bad_size, [](voxel_set<uint32_t> *s) { s->capacity = 0; }},
-        {status_bad_size, [](voxel_set<uint32_t> *s) { s->capacity = -7; }},
+        void (*spoil)(args *);
+    } bad[] = {
+        {status_null_pointer, [](args *a) { a->layout = nullptr; }},
+        {status_null_pointer, [](args *a) { a->trouble = nullptr; }},
+        {status_null_pointer, [](args *a) { a->in.words = nullptr; }},
+        {status_null_pointer, [](args *a) { a->out.words = nullptr; }},
+        {status_null_pointer, [](args *a) { a->in.count = nullptr; }},
+        {status_null_pointer, [](args *a) { a->out.count = nullptr; }},
+        {status_alignment, [](args *a) { a->in.words = misaligned(a->in.words); }},
+        {status_alignment, [](args *a) { a->out.words = misaligned(a->out.words); }},
+        {status_alignment, [](args *a) { a->in.count = misaligned(a->in.count); }},
+        {status_alignment, [](args *a) { a->out.count = misaligned(a->out.count); }},
+        {status_bad_size, [](args *a) { a->in.capacity = 0; }},
+        {status_bad_size, [](args *a) { a->in.capacity = -7; }},
+        {status_bad_size, [](args *a) { a->out.capacity = 0; }},
+        {status_bad_size, [](args *a) { a->out.capacity = -7; }},
     };
     for (auto &b : bad) {
-        voxel_set<uint32_t> in = d.in, out = d.out;
-        b.spoil(&in);
-        b.spoil(&out);
-        CHECK_STATUS(start(&layout, in, two, d.out, d.trouble, d.scratch, n), b.code);
-        CHECK_STATUS(start(&layout, d.in, two, out, d.trouble, d.scratch, n), b.code);
+        args a = good;
+        b.spoil(&a);
+        CHECK_STATUS(start(&a, d.scratch, n), b.code);
+    }
+    args a = good;
+    a.layout = &wide;
+    CHECK_STATUS(start(&a, d.scratch, n), status_unsupported);
+    // No stride, or one that the layout was not fitted to: its bias or bound is no multiple.
+    for (triple stride :
+         {triple{0, 2, 2}, triple{2, -1, 2}, triple{2, 2, 0}, triple{16, 2, 2}, triple{2, 2, 64},
+          triple{2, INT32_MIN, 2}, triple{3, 1, 1}, triple{INT32_MAX, 2, 2}}) {
+        a = good;
+        a.stride = stride;
+        CHECK_STATUS(start(&a, d.scratch, n), status_stride);
     }
     size_t bytes = 0;
     voxel_set<uint32_t> none = d.in;
@@ -552,6 +543,45 @@ void check_random_levels(int scenes) {
 DEVICE_TEST(gpu_downsample_random_levels) {
     check_random_levels<uint32_t>(test_quick() ? 2 : 60);
     check_random_levels<uint64_t>(test_quick() ? 2 : 60);
+}
+
+// Voxels off the lattice of `from`, some or all of them: each way and window finds the first, and
+// leaves out those whose x or y is at fault.
+template <typename W>
+void check_off_lattice(std::initializer_list<int> sizes, triple reach) {
+    random_state random = random_make(18);
+    for (int n : sizes) {
+        for (const step &s : steps_all) {
+            if (test_thinned(7)) {
+                continue;
+            }
+            const triple lo = {-16, -48, -32}, hi = {n < 3000 ? 40 : 3, 47, n < 3000 ? 31 : 96};
+            word_layout layout = reference_layout<W>(lo, hi, 2, s.stride, reach);
+            std::vector<W> words = random_words<W>(&random, &layout, lo, hi, n, s.from);
+            const int on = (int)words.size(), off = n / 8 + 1;
+            for (int i = 0; i < off; ++i) {
+                const voxel v = {random_int(&random, 0, 1), random_int(&random, lo.x, hi.x),
+                                 random_int(&random, lo.y, hi.y), random_int(&random, lo.z, hi.z)};
+                words.push_back(word_pack<W>(&layout, v));
+            }
+            std::sort(words.begin(), words.end());
+            words.erase(std::unique(words.begin(), words.end()), words.end());
+            label_step("off the lattice", on, s.from, s.stride);
+            const int32_t all = (int32_t)words.size();
+            outcome<W> o = check_from(&layout, words, all, s.from, s.stride, all);
+            CHECK(n < 100 || triple_equal(s.from, triple_make(1, 1, 1)) ||
+                  o.trouble.flags == (uint32_t)device_flag_lattice);
+        }
+    }
+}
+
+DEVICE_TEST(gpu_downsample_off_the_lattice) {
+    check_off_lattice<uint32_t>({1, 513, 2863}, {3, 3, 3});
+    check_off_lattice<uint64_t>({40, 2863}, {3, 3, 3});
+    if (!test_quick()) {
+        check_off_lattice<uint32_t>({20000}, {3, 3, 3});
+        check_off_lattice<uint64_t>({20000}, {3, 1 << 20, 1 << 20}); // searches in the set
+    }
 }
 
 // Multiples of `from` at both ends of a field and around zero; `lo` is one.
@@ -723,7 +753,7 @@ void check_steps_capacity() {
             device_run<W> d = device_run_make(words, n, n);
             for (int32_t count : {-1, -5, INT32_MIN}) {
                 device_copy_in(d.in.count, &count, 1);
-                CHECK_OK(device_run_from(&wide, &d, s.from, stride));
+                CHECK_OK(device_run_start(&wide, &d, s.from, stride));
                 CHECK_EQUAL(difference(device_run_fetch(&d), nothing), "");
             }
             guarded_finish();
@@ -887,7 +917,7 @@ void check_level_replays() {
     }
     auto run = [&](cudaStream_t stream) {
         for (int l = 0; l < levels; ++l) {
-            CHECK_OK(device_run_from(&layout, &d[l], strides[l], strides[l + 1], stream));
+            CHECK_OK(device_run_start(&layout, &d[l], strides[l], strides[l + 1], stream));
         }
     };
     run(stream_get()); // kernels are loaded at their first launch
@@ -931,7 +961,7 @@ DEVICE_TEST(gpu_downsample_from_refuses) {
         {{1, 1, INT32_MIN}, {4, 4, 4}, INT32_MIN},
     };
     for (auto &b : bad) {
-        status s = device_run_from(&layout, &d, b.from, b.stride);
+        status s = device_run_start(&layout, &d, b.from, b.stride);
         CHECK_STATUS(s, status_stride);
         CHECK(s.subject && strstr(s.subject, "from"));
         CHECK_EQUAL(s.detail, b.detail);
@@ -939,7 +969,7 @@ DEVICE_TEST(gpu_downsample_from_refuses) {
     CHECK(device_untouched(d.out.words, 0, 50));
     CHECK(device_untouched(d.out.count, 0, 1));
     CHECK(device_untouched(d.scratch, 0, (int64_t)d.scratch_bytes));
-    CHECK_OK(device_run_from(&layout, &d, {4, 4, 4}, {12, 12, 12}));
+    CHECK_OK(device_run_start(&layout, &d, {4, 4, 4}, {12, 12, 12}));
     CHECK_EQUAL(device_value(d.out.count), 1);
     CHECK_EQUAL(device_value(d.out.words), words[0]);
 }
@@ -973,7 +1003,7 @@ DEVICE_TEST(gpu_downsample_planted_errors_are_found) {
     std::vector<uint32_t> words = random_words<uint32_t>(&random, &layout, lo, hi, 500);
     const outcome<uint32_t> wanted = downsample_on_host(&layout, words, 500, {2, 2, 2}, 500);
     device_run<uint32_t> d = device_run_make(words, 500, 500);
-    REQUIRE_OK(device_run_start(&layout, &d, {2, 2, 2}));
+    REQUIRE_OK(device_run_start(&layout, &d, {}, {2, 2, 2}));
     const outcome<uint32_t> got = device_run_fetch(&d);
     CHECK_EQUAL(difference(got, wanted), "");
     outcome<uint32_t> bad = got;

@@ -222,8 +222,8 @@ status network_index(const network<W> *n, cudaStream_t s) {
     mean.type = n->type;
     mean.features = n->points_features;
     SPIRA_TRY(voxel_features(&mean, s));
-    SPIRA_TRY(downsample<W>(&n->layout, n->fine, {2, 2, 2}, n->coarse, n->trouble, n->scratch,
-                            n->scratch_bytes, s));
+    const downsample_args<W> by_two = {&n->layout, n->fine, {}, {2, 2, 2}, n->coarse, n->trouble};
+    SPIRA_TRY(downsample(&by_two, n->scratch, n->scratch_bytes, s));
     const layer_map *m = n->map;
     const voxel_set<W> source[maps] = {n->fine, n->fine, n->coarse};
     const voxel_set<W> outputs[maps] = {n->fine, n->coarse, n->fine};
@@ -478,9 +478,9 @@ void check_chain(const scene *s) {
     size_t bytes = voxelize_host_workspace<W>(&in);
     CHECK_OK(voxelize_host<W>(&n.layout, &in, fine_set, {voxel.data(), order.data(), begin.data()},
                               &trouble, guarded_new<char>((int64_t)bytes), bytes));
-    bytes = downsample_host_workspace(fine_set);
-    CHECK_OK(downsample_host(&n.layout, fine_set, {2, 2, 2}, coarse_set, &trouble,
-                             guarded_new<char>((int64_t)bytes), bytes));
+    const downsample_args<W> by_two = {&n.layout, fine_set, {}, {2, 2, 2}, coarse_set, &trouble};
+    CHECK_OK(downsample_host_workspace(fine_set, &bytes));
+    CHECK_OK(downsample_host(&by_two, guarded_new<char>((int64_t)bytes), bytes));
     CHECK_EQUAL(memcmp(got[0].bytes.data(), &trouble, sizeof trouble), 0);
     CHECK_EQUAL(memcmp(got[3].bytes.data(), fine_words.data(), fine_most * sizeof(W)), 0);
     CHECK_EQUAL(memcmp(got[4].bytes.data(), coarse_words.data(), coarse_most * sizeof(W)), 0);

@@ -158,9 +158,10 @@ static layer layer_make(random_state *r, layer_kind kind, kernel_shape kernel, t
     voxel_set<uint32_t> fine_set = {fine, &fine_count, voxels};
     voxel_set<uint32_t> coarse_set = {coarse, &coarse_count, voxels};
     device_status trouble = {};
-    size_t bytes = downsample_host_workspace(fine_set);
-    CHECK_OK(downsample_host(&l.layout, fine_set, stride, coarse_set, &trouble,
-                             guarded_new<char>((int64_t)bytes), bytes));
+    const downsample_args<uint32_t> args = {&l.layout, fine_set, {}, stride, coarse_set, &trouble};
+    size_t bytes = 0;
+    CHECK_OK(downsample_host_workspace(fine_set, &bytes));
+    CHECK_OK(downsample_host(&args, guarded_new<char>((int64_t)bytes), bytes));
     voxel_set<uint32_t> in = kind == layer_inverse ? coarse_set : fine_set;
     voxel_set<uint32_t> out = kind == layer_strided ? coarse_set : fine_set;
     l.map.resize((size_t)*out.count * (size_t)kernel_volume(&kernel));

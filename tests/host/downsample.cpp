@@ -18,11 +18,12 @@ struct coarse {
 
 template <typename W>
 static coarse<W> downsample_new(const word_layout *l, voxel_set<W> in, triple stride,
-                                int32_t capacity) {
+                                int32_t capacity, triple from = {}) {
     coarse<W> c = {{guarded_new<W>(capacity), guarded_new<int32_t>(1), capacity}, {}, {}};
-    size_t bytes = downsample_host_workspace(in);
-    c.returned =
-        downsample_host(l, in, stride, c.set, &c.trouble, guarded_new<char>((int64_t)bytes), bytes);
+    const downsample_args<W> args = {l, in, from, stride, c.set, &c.trouble};
+    size_t bytes = 0;
+    CHECK_OK(downsample_host_workspace(in, &bytes));
+    c.returned = downsample_host(&args, guarded_new<char>((int64_t)bytes), bytes);
     return c;
 }
 
@@ -107,24 +108,25 @@ TEST(downsample_count_of_the_input) {
     REQUIRE(CHECK_EQUAL(reference_random_set(&r, &l, lo, hi, {1, 1, 1}, most, words), most));
     int32_t count = most, there[2];
     voxel_set<uint32_t> in = {words, &count, most};
-    const size_t bytes = downsample_host_workspace(in);
+    size_t bytes = 0;
+    CHECK_OK(downsample_host_workspace(in, &bytes));
     char *scratch = guarded_new<char>((int64_t)bytes);
+    device_status trouble = {};
+    downsample_args<uint32_t> args = {&l, in, {}, stride, {}, &trouble};
     for (int i : {0, 1}) {
         coarse[i] = guarded_new<uint32_t>(most);
-        voxel_set<uint32_t> out = {coarse[i], &there[i], most};
-        device_status trouble = {};
+        args.out = {coarse[i], &there[i], most};
         count = most + 17 * i;
-        CHECK_OK(downsample_host(&l, in, stride, out, &trouble, scratch, bytes));
+        CHECK_OK(downsample_host(&args, scratch, bytes));
         CHECK_EQUAL(trouble.flags, i ? (uint32_t)device_flag_capacity : 0u);
         CHECK_EQUAL(trouble.needed, i ? (uint32_t)count : 0u);
     }
     CHECK_EQUAL(there[0], there[1]);
     CHECK(std::equal(coarse[0], coarse[0] + most, coarse[1]));
-    device_status trouble = {};
-    voxel_set<uint32_t> out = {coarse[0], &there[0], most};
+    trouble = {};
     count = -5;
-    CHECK_OK(downsample_host(&l, in, stride, out, &trouble, scratch, bytes));
-    CHECK_EQUAL(there[0], 0);
+    CHECK_OK(downsample_host(&args, scratch, bytes));
+    CHECK_EQUAL(there[1], 0);
     CHECK_EQUAL(trouble.flags, 0u);
 }
 
@@ -211,56 +213,98 @@ TEST(downsample_refuses) {
     int32_t count = 2, *out_count = guarded_new<int32_t>(1);
     voxel_set<uint32_t> in = {words, &count, 2}, out = {out_words, out_count, 2};
     device_status trouble = {};
-    size_t bytes = downsample_host_workspace(in);
+    size_t bytes = 0;
+    CHECK_STATUS(downsample_host_workspace(in, nullptr), status_null_pointer);
+    CHECK_OK(downsample_host_workspace(in, &bytes));
     char *scratch = guarded_new<char>((int64_t)bytes);
-    auto run = [&](triple stride) {
-        return downsample_host(&l, in, stride, out, &trouble, scratch, bytes);
-    };
-    CHECK_STATUS(run({0, 1, 1}), status_stride);
-    CHECK_STATUS(run({1, -2, 1}), status_stride);
-    CHECK_STATUS(run({1, 1, (1 << 20) + 1}), status_stride);
-    CHECK_STATUS(run({8, 4, 4}), status_stride); // more than the layout was fitted to
-    CHECK_STATUS(run({4, 4, 16}), status_stride);
-    CHECK_STATUS(downsample_host(nullptr, in, {2, 2, 2}, out, &trouble, scratch, bytes),
-                 status_null_pointer);
-    CHECK_STATUS(downsample_host(&l, in, {2, 2, 2}, out, nullptr, scratch, bytes),
-                 status_null_pointer);
-    CHECK_STATUS(downsample_host(&l, in, {2, 2, 2}, out, &trouble, nullptr, bytes),
-                 status_null_pointer);
-    CHECK_STATUS(downsample_host(&l, in, {2, 2, 2}, out, &trouble, scratch + 4, bytes),
-                 status_alignment);
-    status s = downsample_host(&l, in, {2, 2, 2}, out, &trouble, scratch, bytes - 1);
+    typedef downsample_args<uint32_t> args;
+    const args good = {&l, in, {}, {2, 2, 2}, out, &trouble};
+    CHECK_STATUS(downsample_host<uint32_t>(nullptr, scratch, bytes), status_null_pointer);
+    CHECK_STATUS(downsample_host(&good, nullptr, bytes), status_null_pointer);
+    CHECK_STATUS(downsample_host(&good, scratch + 4, bytes), status_alignment);
+    status s = downsample_host(&good, scratch, bytes - 1);
     CHECK_STATUS(s, status_workspace);
     CHECK_EQUAL(s.detail, (int64_t)bytes);
-    for (int side = 0; side < 2; ++side) {
-        voxel_set<uint32_t> *changed = side ? &out : &in, kept = *changed;
-        changed->words = nullptr;
-        CHECK_STATUS(run({2, 2, 2}), status_null_pointer);
-        *changed = kept;
-        changed->count = nullptr;
-        CHECK_STATUS(run({2, 2, 2}), status_null_pointer);
-        *changed = kept;
-        changed->words = misaligned(kept.words);
-        CHECK_STATUS(run({2, 2, 2}), status_alignment);
-        CHECK_EQUAL(run({2, 2, 2}).detail, (int64_t)sizeof(uint32_t));
-        *changed = kept;
-        changed->count = misaligned(kept.count);
-        CHECK_STATUS(run({2, 2, 2}), status_alignment);
-        *changed = kept;
-        changed->capacity = 0;
-        CHECK_STATUS(run({2, 2, 2}), status_bad_size);
-        *changed = kept;
-    }
     // 3 does not divide 4: the voxel of the lowest coordinate would leave the layout.
-    word_layout high = reference_layout<uint32_t>({5, 5, 5}, {9, 9, 9}, 1, {4, 4, 4}, {1, 1, 1});
-    CHECK_STATUS(downsample_host(&high, in, {1, 3, 1}, out, &trouble, scratch, bytes),
-                 status_stride);
-    word_layout wide = word_widen(l);
-    CHECK_STATUS(downsample_host(&wide, in, {2, 2, 2}, out, &trouble, scratch, bytes),
-                 status_unsupported);
+    static const word_layout high =
+        reference_layout<uint32_t>({5, 5, 5}, {9, 9, 9}, 1, {4, 4, 4}, {1, 1, 1});
+    static const word_layout wide = word_widen(l);
+    const struct {
+        status_code code;
+        void (*spoil)(args *);
+    } bad[] = {
+        {status_null_pointer, [](args *a) { a->layout = nullptr; }},
+        {status_null_pointer, [](args *a) { a->trouble = nullptr; }},
+        {status_null_pointer, [](args *a) { a->in.words = nullptr; }},
+        {status_null_pointer, [](args *a) { a->out.count = nullptr; }},
+        {status_alignment, [](args *a) { a->out.words = misaligned(a->out.words); }},
+        {status_alignment, [](args *a) { a->in.count = misaligned(a->in.count); }},
+        {status_bad_size, [](args *a) { a->in.capacity = 0; }},
+        {status_bad_size, [](args *a) { a->out.capacity = 0; }},
+        {status_unsupported, [](args *a) { a->layout = &wide; }},
+        {status_stride,
+         [](args *a) {
+             a->stride = {0, 1, 1};
+         }},
+        {status_stride,
+         [](args *a) {
+             a->stride = {1, -2, 1};
+         }},
+        {status_stride,
+         [](args *a) {
+             a->stride = {1, 1, (1 << 20) + 1};
+         }},
+        {status_stride,
+         [](args *a) {
+             a->stride = {8, 4, 4};
+         }}, // the layout was fitted to 4
+        {status_stride,
+         [](args *a) {
+             a->stride = {4, 4, 16};
+         }},
+        {status_stride,
+         [](args *a) {
+             a->from = {4, 2, 2};
+         }},
+        {status_stride,
+         [](args *a) {
+             a->layout = &high, a->stride = {1, 3, 1};
+         }},
+    };
+    for (auto &b : bad) {
+        args a = good;
+        b.spoil(&a);
+        CHECK_STATUS(downsample_host(&a, scratch, bytes), b.code);
+    }
     CHECK(guarded_untouched(out_words, 0, 2) && guarded_untouched(out_count, 0, 1));
-    CHECK_OK(run({4, 4, 4}));
+    CHECK_OK(downsample_host(&good, scratch, bytes));
     CHECK_EQUAL(*out_count, 2);
+}
+
+// All voxels of a cube, as if they were at stride 2: the first one off the lattice is recorded, z
+// is floored all the same, and the others are left out.
+TEST(downsample_off_the_lattice) {
+    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {15, 15, 15}, 1, {4, 4, 4}, {1, 1, 1});
+    std::vector<uint32_t> words;
+    std::set<uint32_t> wanted;
+    for (int i = 0; i < 4096; ++i) {
+        const voxel v = {0, i / 256, i / 16 % 16, i % 16};
+        if ((v.x * 7 + v.y * 3 + v.z) % 5 == 0) {
+            words.push_back(word_pack<uint32_t>(&l, v));
+            if (v.x % 2 == 0 && v.y % 2 == 0) {
+                wanted.insert(word_pack<uint32_t>(&l, {0, v.x & ~3, v.y & ~3, v.z & ~3}));
+            }
+        }
+    }
+    int32_t count = (int32_t)words.size();
+    const voxel_set<uint32_t> in = {words.data(), &count, count};
+    const coarse<uint32_t> c = downsample_new<uint32_t>(&l, in, {4, 4, 4}, count, {2, 2, 2});
+    CHECK_OK(c.returned);
+    CHECK_EQUAL(c.trouble.flags, (uint32_t)device_flag_lattice);
+    CHECK_STATUS(device_status_read(&c.trouble), status_lattice);
+    CHECK_EQUAL(device_status_read(&c.trouble).detail, 1); // (0, 0, 5)
+    CHECK_EQUAL(*c.set.count, (int32_t)wanted.size());
+    CHECK(std::equal(wanted.begin(), wanted.end(), c.set.words));
 }
 
 // Whether there is a sort: none for powers of two that at most double x and y.

@@ -70,9 +70,10 @@ static two_levels levels_make(random_state *r, int32_t wanted, triple stride, tr
     t.coarse = guarded_new<uint32_t>(wanted);
     voxel_set<uint32_t> coarse = {t.coarse, &t.coarse_count, wanted};
     device_status trouble = {};
-    size_t bytes = downsample_host_workspace(t.fine_set());
-    CHECK_OK(downsample_host(&t.layout, t.fine_set(), stride, coarse, &trouble,
-                             guarded_new<char>((int64_t)bytes), bytes));
+    const downsample_args<uint32_t> args = {&t.layout, t.fine_set(), {}, stride, coarse, &trouble};
+    size_t bytes = 0;
+    CHECK_OK(downsample_host_workspace(t.fine_set(), &bytes));
+    CHECK_OK(downsample_host(&args, guarded_new<char>((int64_t)bytes), bytes));
     return t;
 }
 
