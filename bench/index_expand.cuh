@@ -48,8 +48,9 @@ struct expand_work {
 template <typename W>
 static spira::status expand_step(void *context, cudaStream_t stream) {
     const expand_work<W> *w = (const expand_work<W> *)context;
-    return spira::expand(bench_gpu(), &w->layout, &w->kernel, &w->rule, w->in, w->out, w->trouble,
-                         w->scratch, w->scratch_bytes, stream);
+    const spira::expand_args<W> args = {&w->layout, &w->kernel, &w->rule,
+                                        w->in,      w->out,     w->trouble};
+    return spira::expand(bench_gpu(), &args, w->scratch, w->scratch_bytes, stream);
 }
 
 // The output set as the host makes it. Its capacity is its count.
@@ -58,12 +59,13 @@ static spira::voxel_set<W> expand_on_host(bench_pool *pool, const expand_work<W>
                                           spira::voxel_set<W> in) {
     size_t bytes = 0;
     spira::device_status trouble = {};
-    BENCH_TRY(spira::expand_host_workspace(&w->kernel, &w->rule, in, &bytes));
+    spira::expand_args<W> args = {&w->layout, &w->kernel, &w->rule, in, {}, &trouble};
+    BENCH_TRY(spira::expand_host_workspace(&args, &bytes));
     const int32_t most = (int32_t)(bytes / sizeof(W));
     spira::voxel_set<W> set = bench_set_host<W>(pool, most);
     char *scratch = bench_host_workspace(pool, bytes);
-    BENCH_TRY(
-        spira::expand_host(&w->layout, &w->kernel, &w->rule, in, set, &trouble, scratch, bytes));
+    args.out = set;
+    BENCH_TRY(spira::expand_host(&args, scratch, bytes));
     BENCH_TRY(spira::device_status_read(&trouble));
     set.capacity = *set.count;
     return set;
@@ -83,8 +85,8 @@ static void expand_run_case(bench_session *s, const bench_scene<W> *scene, const
     w.trouble = scene->trouble;
     const spira::voxel_set<W> host = expand_on_host(&s->pool, &w, scene->fine.host);
     w.out = bench_set_device<W>(&s->pool, host.capacity);
-    BENCH_TRY(spira::expand_workspace(&w.layout, &w.kernel, &w.rule, w.in, w.out.capacity,
-                                      &w.scratch_bytes));
+    const spira::expand_args<W> args = {&w.layout, &w.kernel, &w.rule, w.in, w.out, w.trouble};
+    BENCH_TRY(spira::expand_workspace(&args, &w.scratch_bytes));
     w.scratch = bench_device<char>(&s->pool, (int64_t)w.scratch_bytes);
     BENCH_TRY(expand_step<W>(&w, s->stream));
     bench_check_set(&s->pool, host, w.out, scene->input, c->name);

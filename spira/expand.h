@@ -107,20 +107,6 @@ SPIRA_API status expand_axis_derive(expand_axis *a) {
     return status_success();
 }
 
-SPIRA_API status expand_axis_make(int size, int dilation, int spacing, int ratio, int padding,
-                                  int origin, int extent, expand_axis *a) {
-    *a = {};
-    a->size = size;
-    a->dilation = dilation;
-    a->spacing = spacing;
-    a->ratio = ratio;
-    a->padding = padding;
-    a->origin = origin;
-    a->extent = extent;
-    SPIRA_TRY(expand_axis_check(a));
-    return expand_axis_derive(a);
-}
-
 // Checks a layer and computes its axes.
 SPIRA_API status expand_axes_make(const kernel_shape *kernel, const expand_rule *rule,
                                   expand_axes *axes) {
@@ -128,15 +114,21 @@ SPIRA_API status expand_axes_make(const kernel_shape *kernel, const expand_rule 
     SPIRA_REQUIRE(rule, status_null_pointer, "rule", 0);
     SPIRA_REQUIRE(!kernel->transposed, status_unsupported,
                   "kernel.transposed (its output set exists already)", 0);
-    const kernel_shape *k = kernel;
-    const expand_rule *r = rule;
     const expand_grid *g = &rule->grid;
-    SPIRA_TRY(expand_axis_make(k->size.x, k->dilation.x, k->stride.x, r->ratio.x, r->padding.x,
-                               g->origin.x, g->extent.x, &axes->x));
-    SPIRA_TRY(expand_axis_make(k->size.y, k->dilation.y, k->stride.y, r->ratio.y, r->padding.y,
-                               g->origin.y, g->extent.y, &axes->y));
-    SPIRA_TRY(expand_axis_make(k->size.z, k->dilation.z, k->stride.z, r->ratio.z, r->padding.z,
-                               g->origin.z, g->extent.z, &axes->z));
+    expand_axis *const axis[3] = {&axes->x, &axes->y, &axes->z};
+    for (int a = 0; a < 3; ++a) {
+        const auto at = [&](triple t) { return a == 0 ? t.x : a == 1 ? t.y : t.z; };
+        *axis[a] = {};
+        axis[a]->size = at(kernel->size);
+        axis[a]->dilation = at(kernel->dilation);
+        axis[a]->spacing = at(kernel->stride);
+        axis[a]->ratio = at(rule->ratio);
+        axis[a]->padding = at(rule->padding);
+        axis[a]->origin = at(g->origin);
+        axis[a]->extent = at(g->extent);
+        SPIRA_TRY(expand_axis_check(axis[a]));
+        SPIRA_TRY(expand_axis_derive(axis[a]));
+    }
     axes->most = axes->x.most * axes->y.most * axes->z.most;
     return status_success();
 }
@@ -195,16 +187,20 @@ struct expand_touch {
     int tap;            // of candidate 0; the kernel's size if there is none
 };
 
-// Returns false if the coordinate is not on the input's grid; it touches nothing then.
-SPIRA_BOTH bool expand_touch_find(const expand_axis *a, int coordinate, expand_touch *touch) {
+// Returns 0, or what is wrong with the coordinate (device_flag bits): device_flag_lattice between
+// the points of the input's grid, device_flag_range beyond its ends. It touches nothing then.
+SPIRA_BOTH uint32_t expand_touch_find(const expand_axis *a, int coordinate, expand_touch *touch) {
     *touch = {0, 0, a->size};
     int64_t away = (int64_t)coordinate - a->origin;
     if (away < -voxel_index_max || away > voxel_index_max) {
-        return false;
+        return device_flag_range;
     }
     int in = (int)away / a->spacing;
-    if (in * a->spacing != (int)away || (a->extent && (in < 0 || in >= a->extent))) {
-        return false;
+    if (in * a->spacing != (int)away) {
+        return device_flag_lattice;
+    }
+    if (a->extent && (in < 0 || in >= a->extent)) {
+        return device_flag_range;
     }
     // Invariant: in + padding - tap * dilation = index * ratio + rest, with |rest| < ratio. Goes on
     // tap by tap until rest is 0.
@@ -218,7 +214,7 @@ SPIRA_BOTH bool expand_touch_find(const expand_axis *a, int coordinate, expand_t
     if (tap < a->period) {
         *touch = {coordinate + (int64_t)(a->tap - tap) * a->dilation * a->spacing, index, tap};
     }
-    return true;
+    return 0;
 }
 
 enum expand_verdict { expand_absent, expand_present, expand_no_room };
@@ -241,28 +237,29 @@ struct expand_touches {
     expand_touch x, y, z;
 };
 
-// Returns false if the voxel is not on the input's grid, or of no batch; it touches nothing then.
-SPIRA_BOTH bool expand_touches_find(const word_layout *l, const expand_axes *axes, voxel v,
-                                    expand_touches *touches) {
-    bool good = expand_touch_find(&axes->x, v.x, &touches->x);
-    good = expand_touch_find(&axes->y, v.y, &touches->y) && good;
-    good = expand_touch_find(&axes->z, v.z, &touches->z) && good;
+// Returns 0, or what is wrong with the voxel: see expand_touch_find; device_flag_range if it is of
+// no batch. It touches nothing then.
+SPIRA_BOTH uint32_t expand_touches_find(const word_layout *l, const expand_axes *axes, voxel v,
+                                        expand_touches *touches) {
+    uint32_t wrong = expand_touch_find(&axes->x, v.x, &touches->x);
+    wrong |= expand_touch_find(&axes->y, v.y, &touches->y);
+    wrong |= expand_touch_find(&axes->z, v.z, &touches->z);
     if (v.batch < 0 || v.batch >= l->batches) {
         touches->z.tap = axes->z.size;
-        good = false;
+        wrong |= device_flag_range;
     }
-    return good;
+    return wrong;
 }
 
 // Writes the outputs that an input voxel touches to words[0], words[apart], ..., axes->most in all,
-// with word_none() for those that do not exist. Returns false if the voxel is not on its grid or an
-// output is outside the layout.
+// with word_none() for those that do not exist. Returns 0, or what is wrong: see
+// expand_touches_find; device_flag_range if an output is outside of the layout.
 template <typename W>
-SPIRA_BOTH bool expand_voxel(const word_layout *l, const expand_axes *axes, W word, W *words,
-                             int64_t apart) {
+SPIRA_BOTH uint32_t expand_voxel(const word_layout *l, const expand_axes *axes, W word, W *words,
+                                 int64_t apart) {
     voxel v = word_unpack<W>(l, word);
     expand_touches t;
-    bool good = expand_touches_find(l, axes, v, &t);
+    uint32_t wrong = expand_touches_find(l, axes, v, &t);
     for (int i = 0; i < axes->x.most; ++i) {
         expand_verdict at_x = expand_candidate(&axes->x, &t.x, i, l->lo.x, l->hi.x, &v.x);
         for (int j = 0; j < axes->y.most; ++j) {
@@ -273,26 +270,35 @@ SPIRA_BOTH bool expand_voxel(const word_layout *l, const expand_axes *axes, W wo
                 bool fits =
                     at_x != expand_no_room && at_y != expand_no_room && at_z != expand_no_room;
                 *words = exists && fits ? word_pack<W>(l, v) : word_none<W>();
-                good = good && (fits || !exists);
+                wrong |= exists && !fits ? (uint32_t)device_flag_range : 0u;
             }
         }
     }
-    return good;
+    return wrong;
 }
 
 // ---- the host loop ------------------------------------------------------------------------------
 
+// What `expand` reads and writes. Start from zero and fill it by name. in and out must not overlap.
+template <typename W>
+struct expand_args {
+    const word_layout *layout;  // on the host; has room for the outputs (expand_need)
+    const kernel_shape *kernel; // its stride is the spacing of `in`
+    const expand_rule *rule;    // ratio, padding and grid of the layer
+    voxel_set<W> in;            // on the rule's grid
+    voxel_set<W> out;       // on the grid of expand_out; map_build(kernel, in, out) is their map
+    device_status *trouble; // in device memory; in host memory for expand_host
+};
+
 // The checks of expand and expand_host. Computes the axes.
 template <typename W>
-SPIRA_API status expand_check(const word_layout *layout, const kernel_shape *kernel,
-                              const expand_rule *rule, const voxel_set<W> *in,
-                              const voxel_set<W> *out, const device_status *trouble,
-                              expand_axes *axes) {
-    SPIRA_TRY(word_check<W>(layout));
-    SPIRA_TRY(expand_axes_make(kernel, rule, axes));
-    SPIRA_TRY(voxel_set_check(in));
-    SPIRA_TRY(voxel_set_check(out));
-    return pointer_check(trouble, alignof(device_status), "trouble");
+SPIRA_API status expand_check(const expand_args<W> *args, expand_axes *axes) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_TRY(word_check<W>(args->layout));
+    SPIRA_TRY(expand_axes_make(args->kernel, args->rule, axes));
+    SPIRA_TRY(voxel_set_check(&args->in));
+    SPIRA_TRY(voxel_set_check(&args->out));
+    return pointer_check(args->trouble, alignof(device_status), "trouble");
 }
 
 // The number of words that are written and sorted: as many as `capacity` inputs can touch.
@@ -305,57 +311,54 @@ SPIRA_API status expand_rows(const expand_axes *axes, int32_t capacity, int32_t 
     return status_success();
 }
 
+// Bytes of scratch for expand_host. Reads the kernel, the rule and in.capacity alone.
 template <typename W>
-SPIRA_API W *expand_host_carve(workspace *w, int32_t rows) {
-    return workspace_take<W>(w, rows);
-}
-
-// Bytes of scratch for expand_host.
-template <typename W>
-SPIRA_API status expand_host_workspace(const kernel_shape *kernel, const expand_rule *rule,
-                                       voxel_set<W> in, size_t *bytes) {
+SPIRA_API status expand_host_workspace(const expand_args<W> *args, size_t *bytes) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     expand_axes axes;
     int32_t rows;
-    SPIRA_TRY(expand_axes_make(kernel, rule, &axes));
-    SPIRA_TRY(expand_rows(&axes, in.capacity, &rows));
+    SPIRA_TRY(expand_axes_make(args->kernel, args->rule, &axes));
+    SPIRA_TRY(expand_rows(&axes, args->in.capacity, &rows));
     workspace w = workspace_begin(nullptr);
-    expand_host_carve<W>(&w, rows);
+    workspace_take<W>(&w, rows);
     *bytes = w.used;
     return status_success();
 }
 
 // The set of all voxels whose kernel touches the set `in`: the host loop of `expand` (expand.cuh).
 //
-// inputs   layout: has room for the outputs (expand_need); kernel: its stride is the spacing of
-//          `in`; rule: ratio, padding and grid of the layer; in: on the rule's grid
-// outputs  out: the set, on the grid of expand_out
-//          trouble: device_flag_range with the first voxel of `in` that is off the grid, of no
-//          batch of the layout, or touches an output outside the layout; such voxels or outputs are
-//          left out. A count of `in` or a number of outputs above the capacity is recorded, too
+// inputs   args: see expand_args; all arrays in host memory
+// outputs  args.out: the set, then word_none(), and its count
+//          args.trouble: with the first voxel of `in`, device_flag_lattice if it lies between the
+//          points of the rule's grid; device_flag_range if it is beyond the grid's ends, of no
+//          batch of the layout, or touches an output outside of the layout. Such voxels or outputs
+//          are left out. A count of `in` or a number of outputs above the capacity is recorded, too
 template <typename W>
-SPIRA_API status expand_host(const word_layout *layout, const kernel_shape *kernel,
-                             const expand_rule *rule, voxel_set<W> in, voxel_set<W> out,
-                             device_status *trouble, void *scratch, size_t scratch_bytes) {
+SPIRA_API status expand_host(const expand_args<W> *args, void *scratch, size_t scratch_bytes) {
     expand_axes axes;
     size_t needed;
-    SPIRA_TRY(expand_check(layout, kernel, rule, &in, &out, trouble, &axes));
-    SPIRA_TRY(expand_host_workspace(kernel, rule, in, &needed));
+    SPIRA_TRY(expand_check(args, &axes));
+    SPIRA_TRY(expand_host_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch);
-    W *words = expand_host_carve<W>(&w, in.capacity * axes.most);
+    const voxel_set<W> &in = args->in, &out = args->out;
+    W *words = (W *)scratch;
     int64_t count = voxel_set_count(in), rows = count * axes.most;
-    voxel_set_note(in, trouble);
+    voxel_set_note(in, args->trouble);
     for (int64_t i = 0; i < count; ++i) {
-        if (!expand_voxel(layout, &axes, in.words[i], words + i * axes.most, 1)) {
-            device_status_note(trouble, device_flag_range, (uint32_t)i);
+        const uint32_t wrong =
+            expand_voxel(args->layout, &axes, in.words[i], words + i * axes.most, 1);
+        for (device_flag flag : {device_flag_range, device_flag_lattice}) {
+            if (wrong & (uint32_t)flag) {
+                device_status_note(args->trouble, flag, (uint32_t)i);
+            }
         }
     }
     std::sort(words, words + rows); // word_none() comes last
     int64_t unique = std::unique(words, words + rows) - words;
     unique -= unique > 0 && words[unique - 1] == word_none<W>();
     if (unique > out.capacity) {
-        device_status_note(trouble, device_flag_capacity, (uint32_t)unique);
+        device_status_note(args->trouble, device_flag_capacity, (uint32_t)unique);
         unique = out.capacity;
     }
     std::copy(words, words + unique, out.words);

@@ -75,15 +75,15 @@ SPIRA_DEVICE uint32_t expand_unite_columns(W column, uint32_t bits) {
 // Calls set(cell, pattern) for each column in which the voxel touches outputs: with the number of
 // the lowest one, and the pattern of expand_column. Voxels of neighbouring lanes in one column of
 // the input touch the same columns. If these have at most 32 cells in the box, the first lane calls
-// `set` for all of them. Waits for the kernel before this one before the first call. Returns false
-// if the voxel is not on its grid or an output is outside the layout. Called by whole warps. has:
-// there is a voxel.
+// `set` for all of them. Waits for the kernel before this one before the first call. Returns what
+// is wrong with the voxel, as expand_voxel does. Called by whole warps. has: there is a voxel.
 template <typename W, typename F>
-SPIRA_DEVICE bool expand_columns(const word_layout &l, const expand_axes &axes,
-                                 const expand_box &box, bool has, W word, const F &set) {
+SPIRA_DEVICE uint32_t expand_columns(const word_layout &l, const expand_axes &axes,
+                                     const expand_box &box, bool has, W word, const F &set) {
     voxel v = word_unpack<W>(&l, word);
     expand_touches t;
-    bool good = expand_touches_find(&l, &axes, v, &t);
+    uint32_t wrong = expand_touches_find(&l, &axes, v, &t);
+    wrong = has ? wrong : 0;
     expand_column column = expand_column_make(l, axes.z, t.z, box.first.z);
     column.pattern = has ? column.pattern : 0;
     const bool touches = has && (column.pattern || column.cramped);
@@ -95,7 +95,7 @@ SPIRA_DEVICE bool expand_columns(const word_layout &l, const expand_axes &axes,
     }
     pdl_wait();
     if (!touches && !column.pattern) {
-        return good || !has;
+        return wrong;
     }
     for (int i = 0; i < axes.x.most; ++i) {
         const expand_verdict at_x = expand_candidate(&axes.x, &t.x, i, l.lo.x, l.hi.x, &v.x);
@@ -105,14 +105,24 @@ SPIRA_DEVICE bool expand_columns(const word_layout &l, const expand_axes &axes,
             const int y = t.y.index - j * axes.y.apart - box.first.y;
             const bool fits = at_x == expand_present && at_y == expand_present;
             if (at_y && touches) {
-                good = good && fits && !column.cramped;
+                wrong |= fits && !column.cramped ? 0u : (uint32_t)device_flag_range;
             }
             if (fits && column.pattern) {
                 set(expand_box_cell(&box, v.batch, x, y, column.first), column.pattern);
             }
         }
     }
-    return good || !has;
+    return wrong;
+}
+
+// Records what is wrong with input i.
+SPIRA_DEVICE void expand_report(device_status *trouble, uint32_t wrong, int64_t i) {
+    if (wrong & device_flag_range) {
+        device_status_raise(trouble, device_flag_range, (uint32_t)i);
+    }
+    if (wrong & device_flag_lattice) {
+        device_status_raise(trouble, device_flag_lattice, (uint32_t)i);
+    }
 }
 
 // What is marked.
@@ -177,8 +187,9 @@ SPIRA_KERNEL void __launch_bounds__(256)
         }
         expand_set_bits(to, cell, pattern);
     };
-    if (!expand_columns<W>(m.layout, m.axes, m.box, has, word, set) && report) {
-        device_status_raise(m.trouble, device_flag_range, (uint32_t)i);
+    const uint32_t wrong = expand_columns<W>(m.layout, m.axes, m.box, has, word, set);
+    if (report) {
+        expand_report(m.trouble, wrong, i);
     }
 }
 

@@ -43,7 +43,8 @@ SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
         size_t bytes;
         SPIRA_TRY(downsample_host_workspace(from, &bytes));
         if (set->by == net_set_expanded) {
-            SPIRA_TRY(expand_host_workspace(&set->kernel, &rule, from, &bytes));
+            const expand_args<W> args = {nullptr, &set->kernel, &rule, from, {}, nullptr};
+            SPIRA_TRY(expand_host_workspace(&args, &bytes));
         } else if (set->by == net_set_joined) {
             const join_args<W> sizes = net_join_args<W>(p, s, &none);
             SPIRA_TRY(join_host_workspace(&sizes, &bytes));
@@ -61,8 +62,8 @@ SPIRA_API status net_set_host(const net_plan *p, int s, const net_run_args<W> *r
     const voxel_set<W> to = net_voxels(p, s, run->input, memory);
     if (set->by == net_set_expanded) {
         const expand_rule rule = net_expand_rule(p, set);
-        return expand_host(&p->layout, &set->kernel, &rule, from, to, run->trouble,
-                           memory + p->scratch, p->scratch_bytes);
+        const expand_args<W> args = {&p->layout, &set->kernel, &rule, from, to, run->trouble};
+        return expand_host(&args, memory + p->scratch, p->scratch_bytes);
     }
     if (set->by == net_set_joined) {
         const join_args<W> args = net_join_args(p, s, run);

@@ -51,10 +51,13 @@ SPIRA_API status net_set_scratch(const net_plan *p, int s, size_t *bytes) {
         return join_workspace(&sizes, bytes);
     }
     const voxel_set<W> from = {nullptr, nullptr, p->set[set->parent].capacity};
-    const expand_rule rule = net_expand_rule(p, set);
-    return set->by == net_set_expanded
-               ? expand_workspace(&p->layout, &set->kernel, &rule, from, set->capacity, bytes)
-               : downsample_workspace(from, set->capacity, bytes);
+    if (set->by == net_set_expanded) {
+        const expand_rule rule = net_expand_rule(p, set);
+        const expand_args<W> args = {
+            &p->layout, &set->kernel, &rule, from, {nullptr, nullptr, set->capacity}, nullptr};
+        return expand_workspace(&args, bytes);
+    }
+    return downsample_workspace(from, set->capacity, bytes);
 }
 
 // Raises *scratch to the bytes that a part of the index needs. p->layout is there.
@@ -87,8 +90,8 @@ SPIRA_API status net_index_set(const net_plan *p, int s, const net_run_args<W> *
     const voxel_set<W> to = net_voxels(p, s, run->input, memory);
     if (set->by == net_set_expanded) {
         const expand_rule rule = net_expand_rule(p, set);
-        return expand(&p->gpu, &p->layout, &set->kernel, &rule, from, to, run->trouble,
-                      memory + p->scratch, p->scratch_bytes, stream);
+        const expand_args<W> args = {&p->layout, &set->kernel, &rule, from, to, run->trouble};
+        return expand(&p->gpu, &args, memory + p->scratch, p->scratch_bytes, stream);
     }
     if (set->by == net_set_joined) {
         const join_args<W> args = net_join_args(p, s, run);

@@ -52,8 +52,9 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     downsample_args<W> coarse = {};
     coarse.in = set;
     SPIRA_TRY(downsample(&coarse, a->memory, a->bytes, a->stream));
-    SPIRA_TRY(expand(&a->layout, &a->kernel, &a->rule, set, set, a->trouble, a->memory, a->bytes,
-                     a->stream));
+    expand_args<W> touched = {};
+    touched.in = set;
+    SPIRA_TRY(expand(&a->gpu, &touched, a->memory, a->bytes, a->stream));
     map_request<W> map = {};
     map.kernel = a->kernel;
     map.source = map.outputs = set;

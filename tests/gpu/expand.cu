@@ -64,10 +64,10 @@ outcome_with_map<W> expand_on_host(const word_layout *layout, const layer *l, st
     set_pad(&words, capacity);
     voxel_set<W> in = {words.data(), &count, capacity};
     voxel_set<W> out = {o.words.data(), &o.count, out_capacity};
+    const expand_args<W> args = {layout, &l->kernel, &l->rule, in, out, &o.trouble};
     size_t bytes = 0;
-    CHECK_OK(expand_host_workspace(&l->kernel, &l->rule, in, &bytes));
-    CHECK_OK(expand_host(layout, &l->kernel, &l->rule, in, out, &o.trouble,
-                         guarded_new<char>((int64_t)bytes), bytes));
+    CHECK_OK(expand_host_workspace(&args, &bytes));
+    CHECK_OK(expand_host(&args, guarded_new<char>((int64_t)bytes), bytes));
     o.map.resize((size_t)o.count * (size_t)kernel_volume(&l->kernel));
     if (!o.map.empty()) { // an empty vector has no pointer to give
         CHECK_OK(map_build_host(layout, &l->kernel, in, out, o.map.data()));
@@ -96,9 +96,8 @@ device_run<W> device_run_make(const word_layout *layout, const layer *l, std::ve
     d.trouble = device_zeros<device_status>(1);
     d.map = device_new_poisoned<int32_t>((int64_t)out_capacity * kernel_volume(&l->kernel));
     d.scratch_bytes = 0;
-    CHECK_OK(layout ? expand_workspace(layout, &l->kernel, &l->rule, d.in, out_capacity,
-                                       &d.scratch_bytes)
-                    : expand_workspace(&l->kernel, &l->rule, d.in, out_capacity, &d.scratch_bytes));
+    const expand_args<W> args = {layout, &l->kernel, &l->rule, d.in, d.out, d.trouble};
+    CHECK_OK(expand_workspace(&args, &d.scratch_bytes));
     d.scratch = device_new<char>((int64_t)d.scratch_bytes);
     return d;
 }
@@ -106,8 +105,8 @@ device_run<W> device_run_make(const word_layout *layout, const layer *l, std::ve
 template <typename W>
 status device_run_start(const word_layout *layout, const layer *l, const device_run<W> *d,
                         cudaStream_t stream) {
-    SPIRA_TRY(expand<W>(layout, &l->kernel, &l->rule, d->in, d->out, d->trouble, d->scratch,
-                        d->scratch_bytes, stream));
+    const expand_args<W> args = {layout, &l->kernel, &l->rule, d->in, d->out, d->trouble};
+    SPIRA_TRY(expand((const device_info *)nullptr, &args, d->scratch, d->scratch_bytes, stream));
     return map_build<W>(layout, &l->kernel, d->in, d->out, d->map, stream);
 }
 
@@ -427,57 +426,61 @@ DEVICE_TEST(gpu_expand_refuses_arguments) {
     const word_layout wide = word_widen(layout);
     std::vector<uint32_t> words = {word_pack<uint32_t>(&layout, {0, 1, 2, 3})};
     const device_run<uint32_t> d = device_run_make<uint32_t>(nullptr, &l, words, 1, 100, 50);
-    const kernel_shape *k = &l.kernel;
-    const expand_rule *r = &l.rule;
+    typedef expand_args<uint32_t> args;
+    const args good = {&layout, &l.kernel, &l.rule, d.in, d.out, d.trouble};
     const size_t n = d.scratch_bytes;
-    auto start = [&](const word_layout *layout_given, const kernel_shape *kernel,
-                     const expand_rule *rule, voxel_set<uint32_t> in, voxel_set<uint32_t> out,
-                     device_status *trouble, void *scratch, size_t bytes) {
-        return expand<uint32_t>(layout_given, kernel, rule, in, out, trouble, scratch, bytes,
-                                stream_get());
+    auto start = [&](const args *a, void *scratch, size_t bytes) {
+        return expand((const device_info *)nullptr, a, scratch, bytes, stream_get());
     };
-    CHECK_STATUS(start(nullptr, k, r, d.in, d.out, d.trouble, d.scratch, n), status_null_pointer);
-    CHECK_STATUS(start(&layout, nullptr, r, d.in, d.out, d.trouble, d.scratch, n),
-                 status_null_pointer);
-    CHECK_STATUS(start(&layout, k, nullptr, d.in, d.out, d.trouble, d.scratch, n),
-                 status_null_pointer);
-    CHECK_STATUS(start(&layout, k, r, d.in, d.out, nullptr, d.scratch, n), status_null_pointer);
-    CHECK_STATUS(start(&wide, k, r, d.in, d.out, d.trouble, d.scratch, n), status_unsupported);
-    CHECK_STATUS(start(&layout, k, r, d.in, d.out, d.trouble, nullptr, n), status_null_pointer);
-    CHECK_STATUS(start(&layout, k, r, d.in, d.out, d.trouble, d.scratch + 1, n), status_alignment);
+    CHECK_STATUS(start(nullptr, d.scratch, n), status_null_pointer);
+    CHECK_STATUS(start(&good, nullptr, n), status_null_pointer);
+    CHECK_STATUS(start(&good, d.scratch + 1, n), status_alignment);
     size_t least = 0; // with this layout
-    CHECK_OK(expand_workspace(&layout, k, r, d.in, 50, &least));
+    CHECK_OK(expand_workspace(&good, &least));
     CHECK(least > 0 && least <= n);
-    status s = start(&layout, k, r, d.in, d.out, d.trouble, d.scratch, least - 1);
+    status s = start(&good, d.scratch, least - 1);
     CHECK_STATUS(s, status_workspace);
     CHECK_EQUAL(s.detail, (int64_t)least);
-    struct {
+    const struct {
         status_code code;
-        void (*spoil)(voxel_set<uint32_t> *);
-    } const bad[] = {
-        {status_null_pointer, [](voxel_set<uint32_t> *set) { set->words = nullptr; }},
-        {status_null_pointer, [](voxel_set<uint32_t> *set) { set->count = nullptr; }},
-        {status_alignment, [](voxel_set<uint32_t> *set) { set->words = misaligned(set->words); }},
-        {status_alignment, [](voxel_set<uint32_t> *set) { set->count = misaligned(set->count); }},
-        {status_bad_size, [](voxel_set<uint32_t> *set) { set->capacity = 0; }},
-        {status_bad_size, [](voxel_set<uint32_t> *set) { set->capacity = -7; }},
+        void (*spoil)(args *);
+    } bad[] = {
+        {status_null_pointer, [](args *a) { a->layout = nullptr; }},
+        {status_null_pointer, [](args *a) { a->kernel = nullptr; }},
+        {status_null_pointer, [](args *a) { a->rule = nullptr; }},
+        {status_null_pointer, [](args *a) { a->trouble = nullptr; }},
+        {status_null_pointer, [](args *a) { a->in.words = nullptr; }},
+        {status_null_pointer, [](args *a) { a->out.words = nullptr; }},
+        {status_null_pointer, [](args *a) { a->in.count = nullptr; }},
+        {status_null_pointer, [](args *a) { a->out.count = nullptr; }},
+        {status_alignment, [](args *a) { a->in.words = misaligned(a->in.words); }},
+        {status_alignment, [](args *a) { a->out.words = misaligned(a->out.words); }},
+        {status_alignment, [](args *a) { a->in.count = misaligned(a->in.count); }},
+        {status_alignment, [](args *a) { a->out.count = misaligned(a->out.count); }},
+        {status_bad_size, [](args *a) { a->in.capacity = 0; }},
+        {status_bad_size, [](args *a) { a->out.capacity = -7; }},
     };
     for (auto &b : bad) {
-        voxel_set<uint32_t> in = d.in, out = d.out;
-        b.spoil(&in);
-        b.spoil(&out);
-        CHECK_STATUS(start(&layout, k, r, in, d.out, d.trouble, d.scratch, n), b.code);
-        CHECK_STATUS(start(&layout, k, r, d.in, out, d.trouble, d.scratch, n), b.code);
+        args a = good;
+        b.spoil(&a);
+        CHECK_STATUS(start(&a, d.scratch, n), b.code);
     }
+    args a = good;
+    a.layout = &wide;
+    CHECK_STATUS(start(&a, d.scratch, n), status_unsupported);
     CHECK(device_untouched(d.out.words, 0, 50)); // a refused call has done nothing
     CHECK(device_untouched(d.scratch, 0, (int64_t)n));
 }
 
 DEVICE_TEST(gpu_expand_refuses_rules) {
     const layer good = layers_all[0];
-    voxel_set<uint32_t> in = {nullptr, nullptr, 100};
+    expand_args<uint32_t> args = {};
+    args.kernel = &good.kernel;
+    args.rule = &good.rule;
+    args.in.capacity = 100;
+    args.out.capacity = 50;
     size_t bytes = 0;
-    CHECK_OK(expand_workspace(&good.kernel, &good.rule, in, 50, &bytes));
+    CHECK_OK(expand_workspace(&args, &bytes));
     CHECK(bytes >= 2 * 800 * sizeof(uint32_t));
     struct {
         status_code code;
@@ -494,16 +497,21 @@ DEVICE_TEST(gpu_expand_refuses_rules) {
     for (auto &b : bad) {
         layer l = good;
         b.spoil(&l);
-        CHECK_STATUS(expand_workspace(&l.kernel, &l.rule, in, 50, &bytes), b.code);
+        expand_args<uint32_t> spoiled = args;
+        spoiled.kernel = &l.kernel;
+        spoiled.rule = &l.rule;
+        CHECK_STATUS(expand_workspace(&spoiled, &bytes), b.code);
     }
-    CHECK_STATUS(expand_workspace(&good.kernel, &good.rule, in, 0, &bytes), status_bad_size);
-    CHECK_STATUS(expand_workspace(&good.kernel, &good.rule, in, 50, nullptr), status_null_pointer);
-    in.capacity = (INT32_MAX / 2 - 1) / 8;
-    CHECK_OK(expand_workspace(&good.kernel, &good.rule, in, 50, &bytes));
-    ++in.capacity;
-    CHECK_STATUS(expand_workspace(&good.kernel, &good.rule, in, 50, &bytes), status_bad_size);
-    in.capacity = 0;
-    CHECK_STATUS(expand_workspace(&good.kernel, &good.rule, in, 50, &bytes), status_bad_size);
+    CHECK_STATUS(expand_workspace(&args, nullptr), status_null_pointer);
+    args.in.capacity = (INT32_MAX / 2 - 1) / 8;
+    CHECK_OK(expand_workspace(&args, &bytes));
+    for (int32_t capacity : {args.in.capacity + 1, 0}) {
+        args.in.capacity = capacity;
+        CHECK_STATUS(expand_workspace(&args, &bytes), status_bad_size);
+    }
+    args.in.capacity = 100;
+    args.out.capacity = 0;
+    CHECK_STATUS(expand_workspace(&args, &bytes), status_bad_size);
 }
 
 DEVICE_TEST(gpu_expand_planted_errors_are_found) {

@@ -290,13 +290,15 @@ DEVICE_TEST(gpu_expand_cells_or_masks_or_sort) {
         const outcome<uint64_t> wanted = on_host(&layout, &l, words, n, capacity);
         const device_run<uint64_t> d =
             device_run_make(&layout, &l, words, n, capacity, expand_by_masks);
+        expand_args<uint64_t> args = {nullptr,      &l.kernel, &l.rule,
+                                      d.marking.in, d.out,     d.marking.trouble};
         size_t bytes = 0;
-        REQUIRE_OK(expand_workspace(&l.kernel, &l.rule, d.marking.in, capacity, &bytes));
+        REQUIRE_OK(expand_workspace(&args, &bytes));
         char *scratch = device_new<char>((int64_t)bytes);
         const int64_t cells = expand_box_cells(&d.marking.box);
         chosen[expand_way_choose(&d.marking.axes, cells, n, (int64_t)bytes)] = true;
-        REQUIRE_OK(expand(gpu(), &layout, &l.kernel, &l.rule, d.marking.in, d.out,
-                          d.marking.trouble, scratch, bytes, stream_get()));
+        args.layout = &layout;
+        REQUIRE_OK(expand(gpu(), &args, scratch, bytes, stream_get()));
         CHECK_EQUAL(explain("expand", &l, device_run_fetch(&d), wanted), "");
         guarded_finish();
     }

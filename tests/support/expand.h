@@ -102,10 +102,10 @@ outcome<W> on_host(const word_layout *layout, const expand_layer *l, std::vector
     o.words.assign((size_t)out_capacity, 0);
     voxel_set<W> in = {words.data(), &count, (int32_t)words.size()};
     voxel_set<W> out = {o.words.data(), &o.count, out_capacity};
+    const expand_args<W> args = {layout, &l->kernel, &l->rule, in, out, &o.trouble};
     size_t bytes = 0;
-    CHECK_OK(expand_host_workspace(&l->kernel, &l->rule, in, &bytes));
-    CHECK_OK(expand_host(layout, &l->kernel, &l->rule, in, out, &o.trouble,
-                         guarded_new<char>((int64_t)bytes), bytes));
+    CHECK_OK(expand_host_workspace(&args, &bytes));
+    CHECK_OK(expand_host(&args, guarded_new<char>((int64_t)bytes), bytes));
     return o;
 }
 

@@ -234,10 +234,11 @@ SPIRA_API void reference_net_derive(const spira::net_plan *p, int s, reference_n
     size_t bytes = 0;
     if (set->by == spira::net_set_expanded) {
         const spira::expand_rule rule = spira::net_expand_rule(p, set);
-        CHECK_OK(spira::expand_host_workspace(&set->kernel, &rule, join.set[0], &bytes));
-        CHECK_OK(spira::expand_host(&p->layout, &set->kernel, &rule, join.set[0],
-                                    {out.data(), &out_count, set->capacity}, &trouble,
-                                    guarded_new<char>((int64_t)bytes), bytes));
+        const spira::expand_args<W> args = {
+            &p->layout, &set->kernel, &rule, join.set[0], {out.data(), &out_count, set->capacity},
+            &trouble};
+        CHECK_OK(spira::expand_host_workspace(&args, &bytes));
+        CHECK_OK(spira::expand_host(&args, guarded_new<char>((int64_t)bytes), bytes));
     } else {
         const int origin[3] = {set->grid.origin.x, set->grid.origin.y, set->grid.origin.z};
         std::vector<int32_t> begin((size_t)set->capacity + 1), order((size_t)rows);

@@ -177,10 +177,11 @@ std::tuple<Tensor, Tensor, Tensor> expand(const Tensor &words, const Tensor &cou
         require(spira::word_dispatch(&layout, [&](auto word) {
             typedef decltype(word) W;
             size_t bytes;
-            SPIRA_TRY(spira::expand_host_workspace<W>(&kernel.shape, &rule, set_as<W>(in), &bytes));
+            const spira::expand_args<W> args = {&layout,       &kernel.shape,  &rule,
+                                                set_as<W>(in), set_as<W>(out), status_at(status)};
+            SPIRA_TRY(spira::expand_host_workspace(&args, &bytes));
             const scratch s = scratch_of(words, bytes);
-            return spira::expand_host<W>(&layout, &kernel.shape, &rule, set_as<W>(in),
-                                         set_as<W>(out), status_at(status), s.base, s.size);
+            return spira::expand_host(&args, s.base, s.size);
         }));
     }
 #ifdef SPIRA_TORCH_CUDA

@@ -69,7 +69,9 @@ status expand_bytes(const spira::word_layout *layout, const spira::kernel_shape 
                     const spira::expand_rule *rule, set_ref in, int32_t capacity, size_t *bytes) {
     return spira::word_dispatch(layout, [&](auto word) {
         typedef decltype(word) W;
-        return spira::expand_workspace<W>(layout, kernel, rule, set_as<W>(in), capacity, bytes);
+        const spira::expand_args<W> args = {
+            layout, kernel, rule, set_as<W>(in), {nullptr, nullptr, capacity}, nullptr};
+        return spira::expand_workspace(&args, bytes);
     });
 }
 
@@ -79,8 +81,10 @@ status expand(const spira::word_layout *layout, const spira::kernel_shape *kerne
               stream_ref stream) {
     return spira::word_dispatch(layout, [&](auto word) {
         typedef decltype(word) W;
-        return spira::expand<W>(layout, kernel, rule, set_as<W>(in), set_as<W>(out), trouble,
-                                scratch, scratch_bytes, stream);
+        const spira::expand_args<W> args = {layout,        kernel,         rule,
+                                            set_as<W>(in), set_as<W>(out), trouble};
+        return spira::expand((const spira::device_info *)nullptr, &args, scratch, scratch_bytes,
+                             stream);
     });
 }
 
