@@ -8,8 +8,7 @@
 //
 // A call compiles only the kernels that it can launch. The kernels are in index/:
 //   map_search.cuh          any kernel size, any form
-//   plane_map.cuh           cubes of size 3 and 5: os, all of it or half
-//   compact.cuh             cubes of size 3 and 5: the compact form
+//   plane_map.cuh           cubes of size 2, 3 and 5: os; of 3 and 5 also its half and compact
 //   map_lists.cuh           pair lists of any kernel size: count, scan (map_starts.cuh), move
 //   map_cube.cuh            pair lists of cubes of size 3 and 5: search and count
 //   map_cube_move.cuh       the last step of map_cube.cuh
@@ -20,7 +19,6 @@
 
 #include "base/launch.cuh"
 #include "device.h"
-#include "index/compact.cuh"
 #include "index/map_count.cuh"
 #include "index/map_cube_small.cuh"
 #include "index/map_lists.cuh"
@@ -35,11 +33,12 @@ namespace spira {
 
 // The kernels that build dense forms, in the order in which a batch launches them.
 enum map_maker {
-    map_maker_3, // plane_map.cuh: cubes of size 3 or 5, all of os or half
+    map_maker_2, // plane_map.cuh: cubes of size 2, 3 or 5
+    map_maker_3,
     map_maker_5,
     map_maker_half_3,
     map_maker_half_5,
-    map_maker_compact_3, // compact.cuh
+    map_maker_compact_3,
     map_maker_compact_5,
     map_maker_any, // map_search.cuh
     map_makers
@@ -53,10 +52,10 @@ SPIRA_API map_maker map_maker_choose(const map_request<W> *r) {
     if (kind == map_kind_compact) {
         return three ? map_maker_compact_3 : map_maker_compact_5;
     }
-    if (compact_takes(&r->kernel) && kind == map_kind_os) {
-        return three ? map_maker_3 : map_maker_5;
+    if (plane_takes(&r->kernel) && kind == map_kind_os) {
+        return r->kernel.size.x == 2 ? map_maker_2 : three ? map_maker_3 : map_maker_5;
     }
-    if (compact_takes(&r->kernel) && kind == map_kind_half) {
+    if (plane_takes(&r->kernel) && kind == map_kind_half) {
         return three ? map_maker_half_3 : map_maker_half_5;
     }
     return map_maker_any;
@@ -70,16 +69,17 @@ SPIRA_API status map_maker_launch(map_maker maker, const word_layout *layout,
     status (*launch)(const word_layout *, const map_request<W> *const *, int, bool, cudaStream_t) =
         nullptr;
     if constexpr (kinds & map_kind_os) {
-        launch = maker == map_maker_3 ? map_plane_launch<W, 3, false> : launch;
-        launch = maker == map_maker_5 ? map_plane_launch<W, 5, false> : launch;
+        launch = maker == map_maker_2 ? plane_launch<W, 2, plane_form_os> : launch;
+        launch = maker == map_maker_3 ? plane_launch<W, 3, plane_form_os> : launch;
+        launch = maker == map_maker_5 ? plane_launch<W, 5, plane_form_os> : launch;
     }
     if constexpr (kinds & map_kind_half) {
-        launch = maker == map_maker_half_3 ? map_plane_launch<W, 3, true> : launch;
-        launch = maker == map_maker_half_5 ? map_plane_launch<W, 5, true> : launch;
+        launch = maker == map_maker_half_3 ? plane_launch<W, 3, plane_form_half> : launch;
+        launch = maker == map_maker_half_5 ? plane_launch<W, 5, plane_form_half> : launch;
     }
     if constexpr (kinds & map_kind_compact) {
-        launch = maker == map_maker_compact_3 ? map_compact_launch<W, 3> : launch;
-        launch = maker == map_maker_compact_5 ? map_compact_launch<W, 5> : launch;
+        launch = maker == map_maker_compact_3 ? plane_launch<W, 3, plane_form_compact> : launch;
+        launch = maker == map_maker_compact_5 ? plane_launch<W, 5, plane_form_compact> : launch;
     }
     if constexpr (kinds & ~map_kind_compact) {
         launch = maker == map_maker_any ? map_search_launch<W, kinds> : launch;

@@ -19,12 +19,19 @@ enum {
     compact_alignment = 16, // bytes
 };
 
-// Whether a kernel has this form: cubes of 3 or 5, not transposed, with a stride in z that is a
-// power of two. Rows that are dilated in z may have other words between their members.
-SPIRA_API bool compact_takes(const kernel_shape *kernel) {
+// Whether a kernel has the plane search (plane_search.cuh): cubes of 2, 3 or 5, transposed only of
+// 2, with a stride in z that is a power of two. Rows that are dilated in z may have other words
+// between their members.
+SPIRA_API bool plane_takes(const kernel_shape *kernel) {
     triple size = kernel->size;
-    return size.x == size.y && size.y == size.z && (size.x == 3 || size.x == 5) &&
-           kernel->dilation.z == 1 && is_power_of_two(kernel->stride.z) && !kernel->transposed;
+    return size.x == size.y && size.y == size.z && (size.x == 2 || size.x == 3 || size.x == 5) &&
+           kernel->dilation.z == 1 && is_power_of_two(kernel->stride.z) &&
+           (size.x == 2 || !kernel->transposed);
+}
+
+// Whether a kernel has this form: those with the plane search but for cubes of 2.
+SPIRA_API bool compact_takes(const kernel_shape *kernel) {
+    return plane_takes(kernel) && kernel->size.x != 2;
 }
 
 // Numbers in a record.
@@ -51,7 +58,7 @@ SPIRA_BOTH int32_t compact_source(const int32_t *record, int K, int c) {
 
 // Makes the record of the taps [K * K] of one output and plane. Returns false if the sources of a
 // row do not stand side by side: then the record lacks those behind the first gap.
-SPIRA_API bool compact_record_put(const int32_t *taps, int K, int32_t *record) {
+SPIRA_BOTH bool compact_record_put(const int32_t *taps, int K, int32_t *record) {
     bool whole = true;
     uint32_t has = 0;
     for (int row = 0; row < K; ++row) {

@@ -72,7 +72,7 @@ struct map_cube_lists {
 // The lists that a launch builds.
 template <typename W, int K>
 struct map_cube_task {
-    map_plane_task<W> map;
+    plane_task<W> map;
     map_cube_lists<K> scratch;
     map_lists lists;
 };
@@ -128,34 +128,36 @@ SPIRA_DEVICE void map_cube_record_put(const plane_found<K> *row, int base, int a
 // Searches a pass of a sampled window and records it, as map_cube_record_put does. Returns whether
 // the plane is lost for this lane: then only the presence bits are right.
 template <typename W, int K>
-SPIRA_DEVICE bool map_cube_record_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                      const plane_search<W, K> &search, int g,
+SPIRA_DEVICE bool map_cube_record_far(const plane_search<W, K> &search, int g,
                                       map_cube_record<K> *found, uint32_t *bits) {
     const int lane = threadIdx.x & 31, base = search.window.begin;
     const int at = search.queries.first % map_stretch + g * 32;
     bool lost = false;
-    plane_far_pass<W, K>(search.queries, g, [&](int a, W word) {
+#pragma unroll 1
+    for (int a = 0; a < plane_ahead(K); ++a) {
+        const W word = a ? search.queries.word[g + plane_ahead(K) - 1] : search.queries.word[g];
+        plane_found<K> rows;
         uint32_t has = 0;
         int leaps = 0;
-        const auto put = [&](int y, uint32_t row, int position) {
-            leaps = y ? leaps : (position - base) / map_leap_words;
-            const int from = position - base - leaps * map_leap_words;
-            lost = lost || leaps > map_leaps_most || (row && from > UINT16_MAX);
-            found->from[y][at + a * 32 + lane] = (uint16_t)from;
-            has |= row << (y * K);
-        };
-        if (!plane_far_find<W, K, true>(walk, sets, search.window, word, search.plane, put)) {
-            has = 0;
-            leaps = 0;
+        if (plane_far_find<W, K, true>(search, word, &rows)) {
+            leaps = (rows.position[0] - base) / map_leap_words;
+#pragma unroll
+            for (int y = 0; y < K; ++y) {
+                const int from = rows.position[y] - base - leaps * map_leap_words;
+                lost = lost || leaps > map_leaps_most || (rows.bits[y] && from > UINT16_MAX);
+                found->from[y][at + a * 32 + lane] = (uint16_t)from;
+                has |= rows.bits[y] << (y * K);
+            }
+        } else {
             lost = true;
-            plane_far_walk<W, K>(walk, sets, base, word, search.plane,
+            plane_far_walk<W, K>(search, word,
                                  [&](int c, int tap) { has |= tap >= 0 ? 1u << c : 0; });
         }
         has |= (uint32_t)(leaps & map_leaps_most) << map_leap_bit;
         has = (g + a) * 32 + lane < search.queries.rows ? has : 0;
         bits[0] = a ? bits[0] : has;
         bits[plane_ahead(K) - 1] = a || plane_ahead(K) == 1 ? has : bits[plane_ahead(K) - 1];
-    });
+    }
     if (lane < plane_ahead(K)) {
         found->base[at / 32 + lane] = base;
     }
@@ -209,10 +211,10 @@ SPIRA_DEVICE void map_cube_search(const map_cube_task<W, K> &task, const search_
         }
         if (plane_near(search)) {
             plane_found<K> row[ahead];
-            plane_find<W, K>(walk, queries, search.window, g, row);
+            plane_find<W, K>(search, g, row);
             map_cube_record_put<K>(row, begin, at + g * 32, queries.rows - g * 32, found, bits);
         } else {
-            lost = map_cube_record_far<W, K>(walk, sets, search, g, found, bits) || lost;
+            lost = map_cube_record_far<W, K>(search, g, found, bits) || lost;
         }
 #pragma unroll
         for (int a = 0; a < ahead; ++a) {
@@ -267,8 +269,8 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_cube_find_blocks(K, sizeof(W)))
     }
     search_sets<W> sets;
     plane_outputs<W, K> queries;
-    const int tile = map_plane_tile((int)blockIdx.x, lists.tiles);
-    if (!map_plane_begin<W, K>(task.map, tile, &sets, &queries)) {
+    const int tile = plane_tile((int)blockIdx.x, lists.tiles);
+    if (!plane_tile_begin<W, K>(task.map, tile, &sets, &queries)) {
         return;
     }
     uint32_t counts[map_count_words(K)] = {};

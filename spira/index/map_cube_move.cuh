@@ -27,7 +27,7 @@ template <typename W, int K>
 SPIRA_DEVICE void map_cube_move_lost(const map_cube_task<W, K> &task, int stretch, int plane,
                                      int start) {
     const int groups = map_stretch / 32, lane = threadIdx.x & 31, first = stretch * map_stretch;
-    const map_plane_task<W> &map = task.map;
+    const plane_task<W> &map = task.map;
     const search_sets<W> sets = {map.source, map.outputs,
                                  count_clamp(*map.source_count, map.source_capacity),
                                  count_clamp(*map.output_count, map.output_capacity)};
@@ -42,7 +42,7 @@ SPIRA_DEVICE void map_cube_move_lost(const map_cube_task<W, K> &task, int stretc
             int at = begin;
             bool has = output < sets.total;
             if (has) {
-                const W query = plane_far_key(map.walk, sets.outputs[output], plane, c / K) +
+                const W query = search_anchor(map.walk, sets.outputs[output], plane, c / K) +
                                 (W)(c % K) * (W)map.walk.step;
                 at = search_lower_bound(sets.source, begin, sets.count, query);
                 has = at < sets.count && sets.source[at] == query;
@@ -257,7 +257,7 @@ SPIRA_API map_cube_task<W, K> map_cube_task_make(const word_layout *layout, cons
                                                  const map_lists *lists, void *scratch) {
     workspace w = workspace_begin(scratch);
     map_cube_task<W, K> task;
-    task.map = map_plane_task_make<K>(layout, r, 0, nullptr);
+    task.map = plane_task_make<K>(layout, r, 0, nullptr);
     task.scratch = map_cube_lists_take<K>(&w, r->outputs.capacity);
     task.lists = *lists;
     map_cube_wanted(&r->kernel, &r->forms, task.scratch.wanted);

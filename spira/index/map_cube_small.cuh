@@ -67,7 +67,7 @@ SPIRA_KERNEL void __launch_bounds__(map_cube_small_threads(K),
     search_sets<W> sets;
     plane_outputs<W, K> queries;
     uint32_t own[map_count_words(K)] = {};
-    if (map_plane_begin<W, K>(task.map, stretch, &sets, &queries)) {
+    if (plane_tile_begin<W, K>(task.map, stretch, &sets, &queries)) {
         map_cube_search<W, K>(task, sets, queries, plane, windows[warp], own);
     } else {
         map_cube_record_fill<K>(0, map_stretch, 0, 0, lists.found + ((int64_t)stretch * K + plane));

@@ -4,7 +4,7 @@
 // passes the tile to one writer for each form that is wanted (map_write.cuh). One launch builds up
 // to map_batch_max maps. Pair lists are made from the same tiles: map_lists.cuh.
 //
-// Small cubic kernels have faster kernels for some forms: plane_map.cuh and compact.cuh.
+// Small cubic kernels have faster kernels for some forms: plane_map.cuh.
 #ifndef SPIRA_INDEX_MAP_SEARCH_CUH
 #define SPIRA_INDEX_MAP_SEARCH_CUH
 

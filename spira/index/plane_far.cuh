@@ -28,12 +28,6 @@ SPIRA_DEVICE W plane_far_word(const search_sets<W> &sets, int i) {
     return (uint32_t)i < (uint32_t)sets.count ? sets.source[i] : word_none<W>();
 }
 
-// The word that an output looks for at the first offset of row y of a plane.
-template <typename W>
-SPIRA_DEVICE W plane_far_key(const search_walk<W> &walk, W output, int plane, int y) {
-    return output + walk.base + (W)plane * walk.step_x + (W)y * walk.step_y;
-}
-
 // Chunks of 2^spacing words, so that the samples reach over `words` of them.
 SPIRA_BOTH int plane_spacing(int words) {
     int spacing = 0;
@@ -147,48 +141,47 @@ SPIRA_DEVICE uint32_t plane_far_members(const search_walk<W> &walk, const W *wor
     return bits & ((1u << K) - 1);
 }
 
-// Searches the rows of an output in a sampled window. Calls row(y, bits, position) for each:
-// presence bits, and the source position of the first member. Returns false if there are words off
-// the lattice: then bits and positions are unspecified. wide: as in plane_far_anchors
-template <typename W, int K, bool wide, typename F>
-SPIRA_DEVICE bool plane_far_find(const search_walk<W> &walk, const search_sets<W> &sets,
-                                 const plane_window &window, W output, int plane, F row) {
+// Searches the rows of an output in a sampled window. Returns false if there are words off the
+// lattice: then what it found is unspecified. wide: as in plane_far_anchors
+template <typename W, int K, bool wide>
+SPIRA_DEVICE bool plane_far_find(const plane_search<W, K> &search, W output,
+                                 plane_found<K> *found) {
+    const plane_window &window = search.window;
     W key[K];
-    int position[K];
     bool any = false;
 #pragma unroll
     for (int y = 0; y < K; ++y) {
-        key[y] = plane_far_key(walk, output, plane, y);
+        key[y] = search_anchor(search.walk, output, search.plane, y);
     }
-    plane_far_anchors<W, K, wide>(sets, window, key, position);
+    plane_far_anchors<W, K, wide>(search.sets, window, key, found->position);
 #pragma unroll
     for (int y = 0; y < K; ++y) {
         // Without spacing the samples are the words. With it there are K words, and those below the
         // anchor have no bits.
-        const W *word = window.length.first ? sets.source + min(position[y], sets.count - K)
-                                            : (const W *)shared_pointer(window.words) +
-                                                  (position[y] - window.begin);
+        const W *word =
+            window.length.first
+                ? search.sets.source + min(found->position[y], search.sets.count - K)
+                : (const W *)shared_pointer(window.words) + (found->position[y] - window.begin);
         bool off;
-        const uint32_t bits = plane_far_members<W, K>(walk, word, key[y], &off);
+        found->bits[y] = plane_far_members<W, K>(search.walk, word, key[y], &off);
         any = any || off;
-        row(y, bits, position[y]);
     }
     return !any;
 }
 
-// Searches an output word by word, from source position `begin` on, and calls tap(c, position or
-// -1) for offset c of the plane. Slow: for words off the lattice.
+// Searches an output word by word, and calls tap(c, position or -1) for offset c of the plane.
+// Slow: for words off the lattice.
 template <typename W, int K, typename F>
-SPIRA_DEVICE void plane_far_walk(const search_walk<W> &walk, const search_sets<W> &sets, int begin,
-                                 W output, int plane, F tap) {
-    int cursor = begin;
+SPIRA_DEVICE void plane_far_walk(const plane_search<W, K> &search, W output, F tap) {
+    int cursor = search.window.begin;
 #pragma unroll 1
     for (int c = 0; c < K * K; ++c) {
-        const W key = plane_far_key(walk, output, plane, c / K) + (W)(c % K) * (W)walk.step;
+        const W key = search_anchor(search.walk, output, search.plane, c / K) +
+                      (W)(c % K) * (W)search.walk.step;
         if (c % K == 0) {
-            cursor = search_lower_bound(sets.source, cursor, sets.count, key);
+            cursor = search_lower_bound(search.sets.source, cursor, search.sets.count, key);
         }
-        tap(c, search_scan(sets.source, sets.count, key, &cursor));
+        tap(c, search_scan(search.sets.source, search.sets.count, key, &cursor));
     }
 }
 

@@ -1,8 +1,8 @@
-// spira/index/plane_map.cuh: the kernel that builds os, all of it or half, for cubes of size 3
-// and 5.
+// spira/index/plane_map.cuh: the kernels around the plane search (plane_search.cuh) that build os,
+// all of it or half, and the compact form (compact.h), for cubes of size 2 (os alone), 3 and 5.
 //
-// It does what map_kernel (map_search.cuh) does for these sizes, around the search of
-// plane_search.cuh. Tasks and batches are shared with the compact form and the pair lists.
+// They do what map_kernel (map_search.cuh) does for these sizes. A thread block has a tile of
+// outputs, a warp a plane of it. map_cube.cuh shares tasks and tiles.
 #ifndef SPIRA_INDEX_PLANE_MAP_CUH
 #define SPIRA_INDEX_PLANE_MAP_CUH
 
@@ -14,7 +14,7 @@ namespace spira {
 
 // One map of a launch.
 template <typename W>
-struct map_plane_task {
+struct plane_task {
     search_walk<W> walk;
     const W *source, *outputs;
     const int32_t *source_count, *output_count;
@@ -25,9 +25,9 @@ struct map_plane_task {
 };
 
 template <int K, typename W>
-SPIRA_API map_plane_task<W> map_plane_task_make(const word_layout *layout, const map_request<W> *r,
-                                                int32_t block, int32_t *to) {
-    map_plane_task<W> task;
+SPIRA_API plane_task<W> plane_task_make(const word_layout *layout, const map_request<W> *r,
+                                        int32_t block, int32_t *to) {
+    plane_task<W> task;
     task.walk = search_walk_make<W>(layout, &r->kernel);
     task.source = r->source.words;
     task.outputs = r->outputs.words;
@@ -44,37 +44,36 @@ SPIRA_API map_plane_task<W> map_plane_task_make(const word_layout *layout, const
 
 // The maps of a launch.
 template <typename W>
-struct map_plane_batch {
+struct plane_batch {
     int tasks;
-    map_plane_task<W> task[map_batch_max];
+    plane_task<W> task[map_batch_max];
 };
 
-// Reads the tile of outputs of thread block `block` of a task, for each warp alike. Returns false
-// if there are none.
+// Reads a tile of outputs of a task, for each warp alike. Returns false if there are none.
 template <typename W, int K>
-SPIRA_DEVICE bool map_plane_begin(const map_plane_task<W> &task, int block, search_sets<W> *sets,
-                                  plane_outputs<W, K> *queries) {
-    int first = block * plane_rows(K);
+SPIRA_DEVICE bool plane_tile_begin(const plane_task<W> &task, int tile, search_sets<W> *sets,
+                                   plane_outputs<W, K> *queries) {
+    int first = tile * plane_rows(K);
     plane_read<W, K>(task.outputs, task.output_capacity, first, queries);
     *sets = {task.source, task.outputs, count_clamp(*task.source_count, task.source_capacity),
              min(*task.output_count, task.output_capacity)};
     // Near INT32_MIN the difference wraps round; there are no rows then, and `false` says so.
     int rows = min((int)((uint32_t)sets->total - (uint32_t)first), plane_rows(K));
     plane_limit<W, K>(rows, queries); // before the branch, so that the loads are issued before it
-    map_report(task, task.trouble, block);
+    map_report(task, task.trouble, tile);
     return first < sets->total;
 }
 
 // The tile of thread block `block` of a task of `tiles`: first those at both ends of the outputs,
 // in turn, towards the middle. Far from the sensor voxels are sparse, so tiles there cover many
 // planes and have the longest windows; a launch would wait for the last of them.
-SPIRA_BOTH int map_plane_tile(int block, int tiles) {
+SPIRA_BOTH int plane_tile(int block, int tiles) {
     return block & 1 ? tiles - 1 - (block >> 1) : block >> 1;
 }
 
 // Returns the task of this thread block.
 template <typename W>
-SPIRA_DEVICE const map_plane_task<W> &map_plane_find_task(const map_plane_batch<W> &batch) {
+SPIRA_DEVICE const plane_task<W> &plane_find_task(const plane_batch<W> &batch) {
     int t = 0;
     while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
         ++t;
@@ -82,9 +81,11 @@ SPIRA_DEVICE const map_plane_task<W> &map_plane_find_task(const map_plane_batch<
     return batch.task[t];
 }
 
+// ---- os -----------------------------------------------------------------------------------------
+
 // Warps per multiprocessor that the kernel below has registers for, without spills. all: it writes
 // os with all columns.
-SPIRA_BOTH constexpr int map_plane_warps(int K, bool all, int word) {
+SPIRA_BOTH constexpr int plane_os_warps(int K, bool all, int word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
     return all ? 32 : 24; // a multiprocessor may have no more than 32 warps, or 16 thread blocks
 #else
@@ -92,27 +93,29 @@ SPIRA_BOTH constexpr int map_plane_warps(int K, bool all, int word) {
 #endif
 }
 
-// Writes os, all of it or half. A warp for each plane; the block stores the taps of a pass
-// together.
+// Writes os, all of it or half. The block stores the taps of a pass together.
 template <typename W, int K, bool half>
 SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
-                                    map_plane_warps(K, !half, sizeof(W)) / plane_count(K, half))
-    map_plane_kernel(const __grid_constant__ map_plane_batch<W> batch) {
+                                    plane_os_warps(K, !half, sizeof(W)) / plane_count(K, half))
+    plane_os_kernel(const __grid_constant__ plane_batch<W> batch) {
     extern __shared__ int4 map_shared[];
     pdl_launch_dependents();
-    const map_plane_task<W> &task = map_plane_find_task(batch);
+    const plane_task<W> &task = plane_find_task(batch);
     search_sets<W> sets;
     plane_outputs<W, K> queries;
-    const int tile = map_plane_tile((int)blockIdx.x - task.block, task.tiles);
-    if (!map_plane_begin<W, K>(task, tile, &sets, &queries)) {
+    const int tile = plane_tile((int)blockIdx.x - task.block, task.tiles);
+    if (!plane_tile_begin<W, K>(task, tile, &sets, &queries)) {
         pdl_wait();
         return;
     }
     const int32_t *taps = (const int32_t *)map_shared; // [outputs of a pass, columns]
     const int plane = threadIdx.x / 32, columns = plane_columns(K, half);
     const bool cut = half && plane == K / 2; // ends at the centre
+    const bool mirrored = K == 2 && task.walk.transposed;
     uint32_t *windows = (uint32_t *)((char *)map_shared + plane_taps_bytes(K, half));
-    uint32_t to = shared_address(taps + (int)(threadIdx.x & 31) * columns + plane * K * K);
+    const int column = mirrored ? columns - 1 - plane * K * K : plane * K * K;
+    const plane_to to = {shared_address(taps + (int)(threadIdx.x & 31) * columns + column),
+                         mirrored ? -4 : 4};
     const plane_search<W, K> search =
         plane_begin<W, K>(task.walk, sets, queries, plane, windows + plane * plane_window_words(K));
 #pragma unroll
@@ -124,14 +127,14 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
         plane_found<K> found[plane_ahead(K)];
         const bool near = plane_near(search);
         if (near) {
-            plane_find<W, K>(task.walk, queries, search.window, g, found);
+            plane_find<W, K>(search, g, found);
         }
         if (g) {
             map_copy_wait();
             __syncthreads();
         }
         if (!near) {
-            plane_put_far<W, K, columns>(task.walk, sets, search, g, cut ? K * K / 2 : K * K, to);
+            plane_put_far<W, K, columns>(search, g, cut ? K * K / 2 : K * K, to);
         } else if (cut) {
             plane_put<W, K, K * K / 2, columns>(search, found, g, to);
         } else {
@@ -147,21 +150,136 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
     pdl_wait();
 }
 
-// Launches map_plane_kernel for up to map_batch_max requests.
-template <typename W, int K, bool half>
-SPIRA_API status map_plane_launch(const word_layout *layout, const map_request<W> *const *request,
-                                  int requests, bool programmatic, cudaStream_t stream) {
-    map_plane_batch<W> batch;
+// ---- the compact form ---------------------------------------------------------------------------
+
+// Writes the record of what a search found. to: aligned to 16 bytes for K = 3, to 8 for K = 5.
+template <int K>
+SPIRA_DEVICE void plane_put_record(const plane_found<K> &found, int32_t *to) {
+    static_assert(K == 3 || K == 5, "a record is one int4 or three int2");
+    int32_t record[K + 1] = {};
+#pragma unroll
+    for (int y = 0; y < K; ++y) {
+        record[y] = found.position[y];
+        record[K] |= (int32_t)((found.bits[y] & ((1u << K) - 1)) << (y * K));
+    }
+    if constexpr (K == 3) {
+        *(int4 *)to = {record[0], record[1], record[2], record[3]};
+    } else {
+#pragma unroll
+        for (int i = 0; i < K + 1; i += 2) {
+            *(int2 *)(to + i) = {record[i], record[i + 1]};
+        }
+    }
+}
+
+// Searches a sampled window and writes the records of all outputs of the tile. Called by all
+// threads of a block.
+template <typename W, int K>
+SPIRA_DEVICE void plane_put_far_records(const plane_task<W> &task,
+                                        const plane_search<W, K> &search) {
+#pragma unroll 1
+    for (int row = threadIdx.x; row < search.queries.rows; row += 32 * K) {
+        const int output = search.queries.first + row;
+        const W word = search.sets.outputs[output]; // read again: fewer registers
+        int32_t *record = task.to + compact_at(K, task.output_capacity, search.plane, output);
+        plane_found<K> found;
+        if (plane_far_find<W, K, true>(search, word, &found)) {
+            plane_put_record<K>(found, record);
+            continue;
+        }
+        int32_t taps[K * K]; // words off the lattice
+        plane_far_walk<W, K>(search, word, [&](int c, int tap) { taps[c] = tap; });
+        if (!compact_record_put(taps, K, record)) {
+            device_status_raise(task.trouble, device_flag_lattice, (uint32_t)output);
+        }
+    }
+}
+
+// Warps per multiprocessor that the kernel below has registers for, without spills.
+SPIRA_BOTH constexpr int plane_compact_warps(int K, int word) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    return 24;
+#else
+    return word > 4 ? (K <= 3 ? 32 : 36) : 40;
+#endif
+}
+
+// Writes the compact form. The warps of a thread block divide the outputs in a sampled window, when
+// they have done their own planes.
+template <typename W, int K>
+SPIRA_KERNEL void __launch_bounds__(32 * K, plane_compact_warps(K, sizeof(W)) / K)
+    plane_compact_kernel(const __grid_constant__ plane_batch<W> batch) {
+    extern __shared__ int4 map_shared[]; // [plane_windows_bytes(K)]
+    __shared__ plane_window windows[K];
+    pdl_launch_dependents();
+    const plane_task<W> &task = plane_find_task(batch);
+    search_sets<W> sets;
+    plane_outputs<W, K> queries;
+    const int tile = plane_tile((int)blockIdx.x - task.block, task.tiles);
+    if (!plane_tile_begin<W, K>(task, tile, &sets, &queries)) {
+        pdl_wait();
+        return;
+    }
+    const int plane = threadIdx.x / 32, lane = threadIdx.x & 31;
+    plane_search<W, K> search = plane_begin<W, K>(
+        task.walk, sets, queries, plane, (uint32_t *)map_shared + plane * plane_window_words(K));
+    if (lane == 0) {
+        windows[plane] = search.window;
+    }
+    int32_t *to = task.to + compact_at(K, task.output_capacity, plane, queries.first);
+    const bool near = plane_near(search);
+#pragma unroll
+    for (int g = 0; near && g < plane_rows(K) / 32 && g * 32 < queries.rows; g += plane_ahead(K)) {
+        plane_found<K> found[plane_ahead(K)];
+        plane_find<W, K>(search, g, found);
+#pragma unroll
+        for (int a = 0; a < plane_ahead(K); ++a) {
+            const int row = (g + a) * 32 + lane;
+            if (row < queries.rows) {
+                plane_put_record<K>(found[a], to + row * compact_record_words(K));
+            }
+        }
+    }
+    if (__syncthreads_or(!near)) {
+#pragma unroll 1
+        for (search.plane = 0; search.plane < K; ++search.plane) {
+            search.window = windows[search.plane];
+            if (!plane_near(search)) {
+                plane_put_far_records<W, K>(task, search);
+            }
+        }
+    }
+    pdl_wait();
+}
+
+// ---- launch -------------------------------------------------------------------------------------
+
+// What a launch writes.
+enum plane_form { plane_form_os, plane_form_half, plane_form_compact };
+
+// Launches a kernel for up to map_batch_max requests.
+template <typename W, int K, plane_form form>
+SPIRA_API status plane_launch(const word_layout *layout, const map_request<W> *const *request,
+                              int requests, bool programmatic, cudaStream_t stream) {
+    constexpr bool half = form == plane_form_half;
+    plane_batch<W> batch;
     int64_t blocks = 0;
     batch.tasks = requests;
     for (int i = 0; i < requests; ++i) {
-        const map_request<W> *r = request[i];
-        batch.task[i] = map_plane_task_make<K>(layout, r, (int32_t)blocks, r->forms.os);
+        const map_forms &f = request[i]->forms;
+        batch.task[i] = plane_task_make<K>(layout, request[i], (int32_t)blocks,
+                                           form == plane_form_compact ? f.compact : f.os);
         blocks += batch.task[i].tiles;
     }
-    return kernel_launch(map_plane_kernel<W, K, half>, (unsigned)blocks, 32 * plane_count(K, half),
-                         (size_t)plane_block_bytes(K, half), programmatic, 1, stream, "map_build",
-                         batch);
+    if constexpr (form == plane_form_compact) {
+        return kernel_launch(plane_compact_kernel<W, K>, (unsigned)blocks, 32 * K,
+                             (size_t)plane_windows_bytes(K, K), programmatic, 1, stream,
+                             "map_build", batch);
+    } else {
+        return kernel_launch(plane_os_kernel<W, K, half>, (unsigned)blocks,
+                             32 * plane_count(K, half), (size_t)plane_block_bytes(K, half),
+                             programmatic, 1, stream, "map_build", batch);
+    }
 }
 
 } // namespace spira

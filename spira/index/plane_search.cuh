@@ -1,5 +1,5 @@
-// spira/index/plane_search.cuh: the z-delta search of a small cubic kernel (size 3 or 5): one warp
-// for each x-plane of the kernel.
+// spira/index/plane_search.cuh: the z-delta search of a small cubic kernel (size 2, 3 or 5): one
+// warp for each x-plane of the kernel.
 //
 // It finds the same taps as search_block (search.cuh). Each warp of a thread block takes one plane
 // (the K * K offsets that share x) of a tile of plane_rows(K) outputs. The warp brackets the
@@ -15,8 +15,8 @@
 // row's lattice, is sampled instead, and its rows are searched as plane_far.cuh says.
 //
 // A warp calls plane_read, plane_limit and plane_begin. Then for each pass of a near window it
-// calls plane_find, and plane_put if it wants taps in shared memory; of a sampled one
-// plane_far_find, or plane_put_far.
+// calls plane_find, and plane_put if it wants taps in shared memory; for each output of a sampled
+// one plane_far_find, or for each pass plane_put_far.
 #ifndef SPIRA_INDEX_PLANE_SEARCH_CUH
 #define SPIRA_INDEX_PLANE_SEARCH_CUH
 
@@ -48,36 +48,43 @@ SPIRA_DEVICE uint32_t plane_members(uint32_t at, uint32_t key) {
     return bits;
 }
 
+// Where taps go: the shared address of a lane's first tap, and the bytes to the next, 4 or -4 (of a
+// transposed kernel; sizes 3 and 5: 4).
+struct plane_to {
+    uint32_t first;
+    int side;
+};
+
 // Stores taps [m, end) of a row. Its members stand side by side in the source.
-template <int end, int m = 0>
-SPIRA_DEVICE void plane_store(uint32_t bits, int position, uint32_t to) {
+template <int K, int end, int m = 0>
+SPIRA_DEVICE void plane_store(uint32_t bits, int position, plane_to to) {
     if constexpr (m < end) {
-        shared_store(to + 4 * m, plane_tap<m>(bits, &position));
-        plane_store<end, m + 1>(bits, position, to);
+        shared_store(to.first + (uint32_t)(m * (K == 2 ? to.side : 4)),
+                     plane_tap<m>(bits, &position));
+        plane_store<K, end, m + 1>(bits, position, to);
     }
 }
 
 // Stores taps [0, taps) of the plane of one output.
 template <int K, int taps, int y = 0>
-SPIRA_DEVICE void plane_store_rows(const plane_found<K> &found, uint32_t to) {
+SPIRA_DEVICE void plane_store_rows(const plane_found<K> &found, plane_to to) {
     if constexpr (y * K < taps) {
-        plane_store<(taps - y * K < K ? taps - y * K : K)>(found.bits[y], found.position[y],
-                                                           to + y * K * 4);
+        const plane_to row = {to.first + (uint32_t)(y * K * (K == 2 ? to.side : 4)), to.side};
+        plane_store<K, (taps - y * K < K ? taps - y * K : K)>(found.bits[y], found.position[y],
+                                                              row);
         plane_store_rows<K, taps, y + 1>(found, to);
     }
 }
 
 // Brackets and copies the window of a plane. Called by a whole warp.
 //
-// inputs   walk: from search_walk_make, for a cubic kernel of size K that compact_takes accepts
+// inputs   walk: from search_walk_make, for a kernel of size K that plane_takes accepts
 //          queries: from plane_read and plane_limit
-//          buffer [plane_window_words(K)]: shared memory of this warp alone
-// returns  the window. It has 0 steps if it is sampled. `begin` is not above the lower bound of the
-//          plane's first query
+//          buffer [plane_window_words(K)]: shared memory of this warp alone, aligned to 16 bytes
 template <typename W, int K>
-SPIRA_DEVICE plane_window plane_open(const search_walk<W> &walk, const search_sets<W> &sets,
-                                     const plane_outputs<W, K> &queries, int plane,
-                                     uint32_t *buffer) {
+SPIRA_DEVICE plane_search<W, K> plane_begin(const search_walk<W> &walk, const search_sets<W> &sets,
+                                            const plane_outputs<W, K> &queries, int plane,
+                                            uint32_t *buffer) {
     // A good guess where the sets are the same, or one is the floor of the other.
     int hint = queries.first;
     if (sets.count != sets.total) {
@@ -96,14 +103,22 @@ SPIRA_DEVICE plane_window plane_open(const search_walk<W> &walk, const search_se
         window = plane_far_load<W, K>(sets, near, base + span, hint, buffer);
         __syncwarp();
     }
-    return window;
+    return {walk, sets, queries, window, plane};
+}
+
+// Whether the window is near: not sampled.
+template <typename W, int K>
+SPIRA_DEVICE bool plane_near(const plane_search<W, K> &search) {
+    return search.window.length.steps != 0;
 }
 
 // Searches the rows of outputs g .. g + plane_ahead(K) - 1 of each lane. The searches are
 // interleaved.
 template <typename W, int K>
-SPIRA_DEVICE void plane_find(const search_walk<W> &walk, const plane_outputs<W, K> &queries,
-                             const plane_window &window, int g, plane_found<K> *found) {
+SPIRA_DEVICE void plane_find(const plane_search<W, K> &search, int g, plane_found<K> *found) {
+    const search_walk<W> &walk = search.walk;
+    const plane_outputs<W, K> &queries = search.queries;
+    const plane_window &window = search.window;
     const int searches = K * plane_ahead(K);
     uint32_t at[searches], key[searches];
     uint32_t second = window.words + (uint32_t)window.length.first * (uint32_t)sizeof(uint32_t);
@@ -124,82 +139,49 @@ SPIRA_DEVICE void plane_find(const search_walk<W> &walk, const plane_outputs<W, 
     }
 }
 
-// The state of a warp that searches a plane of a tile.
-template <typename W, int K>
-struct plane_search {
-    plane_outputs<W, K> queries;
-    plane_window window;
-    int plane;
-};
-
-// Starts the search of a plane.
-//
-// queries  from plane_read and plane_limit
-// buffer   [plane_window_words(K)]: shared memory of this warp alone, aligned to 16 bytes
-template <typename W, int K>
-SPIRA_DEVICE plane_search<W, K> plane_begin(const search_walk<W> &walk, const search_sets<W> &sets,
-                                            const plane_outputs<W, K> &queries, int plane,
-                                            uint32_t *buffer) {
-    return {queries, plane_open<W, K>(walk, sets, queries, plane, buffer), plane};
-}
-
-// Whether the window is near: not sampled.
-template <typename W, int K>
-SPIRA_DEVICE bool plane_near(const plane_search<W, K> &search) {
-    return search.window.length.steps != 0;
-}
-
 // Stores the first `taps` taps of each output of a pass that plane_find has searched.
 //
 // columns  taps from one output to the next
-// to       shared address of the first tap of the lane's first output
+// to       of the lane's first output
 template <typename W, int K, int taps, int columns>
 SPIRA_DEVICE void plane_put(const plane_search<W, K> &search, const plane_found<K> *found, int g,
-                            uint32_t to) {
+                            plane_to to) {
 #pragma unroll
     for (int a = 0; a < plane_ahead(K); ++a) {
         if ((g + a) * 32 + (int)(threadIdx.x & 31) < search.queries.rows) {
-            plane_store_rows<K, taps>(found[a], to + (uint32_t)(a * 32 * columns) * 4);
+            plane_store_rows<K, taps>(found[a],
+                                      {to.first + (uint32_t)(a * 32 * columns) * 4, to.side});
         }
-    }
-}
-
-// Calls output(a, word) for each output a of a pass, also for those that a lane does not have. For
-// sampled windows: one output after the other, in code that is there once.
-template <typename W, int K, typename F>
-SPIRA_DEVICE void plane_far_pass(const plane_outputs<W, K> &queries, int g, F output) {
-    static_assert(plane_ahead(K) <= 2, "a pass has one output or two");
-#pragma unroll 1
-    for (int a = 0; a < plane_ahead(K); ++a) {
-        output(a, a ? queries.word[g + plane_ahead(K) - 1] : queries.word[g]);
     }
 }
 
 // Searches a pass of a sampled window and stores its taps, as plane_put does; taps of outputs that
-// a lane does not have are unspecified.
+// a lane does not have are unspecified. One output after the other, in code that is there once.
 template <typename W, int K, int columns>
-SPIRA_DEVICE void plane_put_far(const search_walk<W> &walk, const search_sets<W> &sets,
-                                const plane_search<W, K> &search, int g, int taps, uint32_t to) {
-    plane_far_pass<W, K>(search.queries, g, [&](int a, W word) {
-        const uint32_t out = to + (uint32_t)(a * 32 * columns) * 4;
+SPIRA_DEVICE void plane_put_far(const plane_search<W, K> &search, int g, int taps, plane_to to) {
+    static_assert(plane_ahead(K) <= 2, "a pass has one output or two");
+#pragma unroll 1
+    for (int a = 0; a < plane_ahead(K); ++a) {
+        const W output = a ? search.queries.word[g + plane_ahead(K) - 1] : search.queries.word[g];
         const auto store = [&](int c, int tap) {
             if (c < taps) {
-                shared_store(out + (uint32_t)c * 4, (uint32_t)tap);
-            }
-        };
-        const auto put = [&](int y, uint32_t bits, int position) {
-#pragma unroll
-            for (int m = 0; m < K; ++m) {
-                const bool has = bits >> m & 1;
-                store(y * K + m, has ? position : -1);
-                position += has;
+                shared_store(to.first + (uint32_t)(a * 32 * columns * 4 + c * to.side),
+                             (uint32_t)tap);
             }
         };
         constexpr bool wide = columns == K * K * K; // half maps have no registers left
-        if (!plane_far_find<W, K, wide>(walk, sets, search.window, word, search.plane, put)) {
-            plane_far_walk<W, K>(walk, sets, search.window.begin, word, search.plane, store);
+        plane_found<K> found;
+        if (!plane_far_find<W, K, wide>(search, output, &found)) {
+            plane_far_walk<W, K>(search, output, store);
+            continue;
         }
-    });
+#pragma unroll
+        for (int c = 0; c < K * K; ++c) {
+            const bool has = found.bits[c / K] >> c % K & 1;
+            store(c, has ? found.position[c / K] : -1);
+            found.position[c / K] += has;
+        }
+    }
 }
 
 } // namespace spira

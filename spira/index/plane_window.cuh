@@ -110,6 +110,24 @@ struct plane_window {
     plane_search_length length;
 };
 
+// The state of a warp that searches a plane of a tile.
+template <typename W, int K>
+struct plane_search {
+    const search_walk<W> &walk;
+    const search_sets<W> &sets;
+    plane_outputs<W, K> queries;
+    plane_window window;
+    int plane;
+};
+
+// What a search finds for one output in a plane: for each row, K presence bits and the source
+// position of the first member. A near search leaves bits from K on unspecified.
+template <int K>
+struct plane_found {
+    uint32_t bits[K];
+    int position[K];
+};
+
 // Reads the outputs of a tile before their count is known: never past the capacity. Called by a
 // whole warp.
 template <typename W, int K>
@@ -195,14 +213,6 @@ SPIRA_DEVICE plane_window plane_load(const search_sets<W> &sets, int near, W bas
     length.steps = fits && !__any_sync(~0u, (off & mask) != 0) ? length.steps : 0;
     return {shared_address(buffer), near + below, length};
 }
-
-// What a search finds for one output in a plane: for each row, K presence bits and the source
-// position of the first member. A near search leaves bits from K on unspecified.
-template <int K>
-struct plane_found {
-    uint32_t bits[K];
-    int position[K];
-};
 
 } // namespace spira
 

@@ -1,10 +1,9 @@
-// tests/host/plane.cpp: the kernels of index/plane_*.cuh and compact.cuh, run on the host
-// (emulate_plane.h), against the host loops: scenes whose windows fit their buffer, and scenes
-// whose windows are sampled.
+// tests/host/plane.cpp: the kernels of index/plane_*.cuh, run on the host (emulate_plane.h),
+// against the host loops: scenes whose windows fit their buffer, and scenes whose windows are
+// sampled.
 #include "../support/emulate_plane.h"
 #include "../support/planes.h"
 
-#include "../../spira/index/compact.cuh"
 #include "../../spira/index/map_cube_small.cuh"
 
 using namespace spira;
@@ -52,7 +51,8 @@ void check_os(layer<W> *l, bool half) {
     REQUIRE_OK(map_build_forms_host(&l->layout, &l->kernel, r.source, r.outputs, &r.forms));
     r.forms.os = got.data();
     const map_request<W> *one = &r;
-    const auto launch = half ? map_plane_launch<W, K, true> : map_plane_launch<W, K, false>;
+    constexpr plane_form cut = K == 2 ? plane_form_os : plane_form_half;
+    const auto launch = half ? plane_launch<W, K, cut> : plane_launch<W, K, plane_form_os>;
     REQUIRE_OK(launch(&l->layout, &one, 1, false, nullptr));
     CHECK(got == wanted);
 }
@@ -67,7 +67,7 @@ void check_compact(layer<W> *l) {
     REQUIRE_OK(map_build_forms_host(&l->layout, &l->kernel, r.source, r.outputs, &r.forms));
     r.forms = map_forms_compact(got.data(), &trouble);
     const map_request<W> *one = &r;
-    REQUIRE_OK((map_compact_launch<W, K>(&l->layout, &one, 1, false, nullptr)));
+    REQUIRE_OK((plane_launch<W, K, plane_form_compact>(&l->layout, &one, 1, false, nullptr)));
     int64_t wrong = 0;
     for (int plane = 0; plane < K; ++plane) {
         for (int32_t o = 0; o < capacity; ++o) {
@@ -125,13 +125,23 @@ void check_size(layer<W> *l, triple stride, bool same) {
     check_pairs<W, K>(l);
 }
 
-// All forms of both sizes.
+// Maps of size 2, of a strided layer and of a transposed one.
+template <typename W>
+void check_twos(layer<W> *l, triple stride) {
+    for (bool transposed : {false, true}) {
+        l->kernel = {{2, 2, 2}, {1, 1, 1}, stride, transposed};
+        check_os<W, 2>(l, false);
+    }
+}
+
+// All forms of all sizes.
 template <typename W>
 void check_layer(const word_layout *layout, const std::vector<W> &source,
                  const std::vector<W> &outputs, triple stride) {
     emulate::seed += 1;
     layer<W> l = layer_make(layout, {}, source, outputs);
     const bool same = source == outputs;
+    check_twos<W>(&l, stride);
     check_size<W, 3>(&l, stride, same);
     check_size<W, 5>(&l, stride, same);
 }
@@ -141,7 +151,9 @@ template <typename W>
 void check_taps(const word_layout *layout, const std::vector<W> &source,
                 const std::vector<W> &outputs, triple stride) {
     emulate::seed += 1;
-    layer<W> l = layer_make(layout, {{3, 3, 3}, {1, 1, 1}, stride, false}, source, outputs);
+    layer<W> l = layer_make(layout, {}, source, outputs);
+    check_twos<W>(&l, stride);
+    l.kernel = {{3, 3, 3}, {1, 1, 1}, stride, false};
     check_os<W, 3>(&l, false);
     l.kernel.size = {5, 5, 5};
     check_os<W, 5>(&l, false);

@@ -1,4 +1,4 @@
-// tests/support/emulate_plane.h: emulate.h for the kernels of index/plane_*.cuh and compact.cuh:
+// tests/support/emulate_plane.h: emulate.h for the kernels of index/plane_*.cuh:
 // shared memory by address, the instructions of index/plane_asm.cuh, and a scan of few threads.
 #ifndef SPIRA_TESTS_EMULATE_PLANE_H
 #define SPIRA_TESTS_EMULATE_PLANE_H
