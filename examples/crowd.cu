@@ -19,7 +19,7 @@ static __global__ void crowd(spira::search_walk<uint64_t> walk, spira::search_sh
     int row = (int)threadIdx.x, found = 0;
     for (int x = 0; x < walk.size_x; x += shape.planes) { // one pass for small kernels
         spira::search_part part = {first, rows, x, min(walk.size_x - x, shape.planes)};
-        spira::search_tile tile = spira::search_block(walk, shape, sets, nullptr, part, shared);
+        spira::search_tile tile = spira::search_block(walk, shape, sets, part, shared);
         for (int k = 0; k < tile.k_end - tile.k_begin && row < rows; ++k) {
             found += tile.taps[row * tile.pitch + k] >= 0;
         }

@@ -98,18 +98,21 @@ struct search_sets {
     int count, total;
 };
 
-// The words that the queries of one plane can find: source [begin, ...), as distances from the
+// The words that the queries of one plane can find: source [begin, end), as distances from the
 // lowest query, padded with UINT32_MAX.
-struct search_window {
-    int begin;
+struct alignas(16) search_window {
+    int begin, end; // end: where it has no words
     int length;     // a power of two above the number of words; 0: none, too many words or too far
     uint32_t words; // shared address
 };
 
+struct search_choice;
+
 // What a thread block searches: outputs [first, first + rows) and planes [plane, plane + planes).
 struct search_part {
     int first, rows;
-    int plane, planes; // by ascending displacement
+    int plane, planes;                     // by ascending displacement
+    const search_choice *choice = nullptr; // taps of rows that it leaves out are -1; null: none
 };
 
 // Part of the map in shared memory: `rows` outputs from `first` on, offsets [k_begin, k_end).
@@ -180,7 +183,7 @@ SPIRA_DEVICE search_window search_warp_window(const search_sets<W> &sets, int be
          i += 32) {
         buffer[i] = UINT32_MAX;
     }
-    return {begin, length <= capacity ? length : 0, (uint32_t)__cvta_generic_to_shared(buffer)};
+    return {begin, 0, length <= capacity ? length : 0, (uint32_t)__cvta_generic_to_shared(buffer)};
 }
 
 // Windows are addressed by 32-bit shared addresses, which take one register each.
@@ -282,10 +285,15 @@ SPIRA_DEVICE void search_block_windows(const search_walk<W> &walk, const search_
     int hint = (int)__fdividef((float)part.first * (float)sets.count, (float)sets.total);
     for (int s = threadIdx.x / 32; s < part.planes; s += search_threads / 32) {
         W base = search_anchor(walk, lowest, part.plane + s, 0);
-        search_window window = {search_warp_lower_bound(sets.source, sets.count, base, hint), 0, 0};
+        search_window window = {};
+        window.begin = search_warp_lower_bound(sets.source, sets.count, base, hint);
         if (span < (W)(UINT32_MAX - 1)) { // distances are exact
             window = search_warp_window(sets, window.begin, base, (uint32_t)span,
                                         buffers + s * search_window_pitch(shape), shape.window);
+        }
+        if (window.length == 0) { // the last word that a query can find has position end - 1
+            window.end = search_warp_lower_bound(sets.source, sets.count, (W)(base + span), hint);
+            window.end = min(window.end + 1, sets.count);
         }
         if (threadIdx.x % 32 == 0) {
             windows[s] = window;
@@ -293,12 +301,19 @@ SPIRA_DEVICE void search_block_windows(const search_walk<W> &walk, const search_
     }
 }
 
-// search_row, for planes without a window. Rare, so it is not inlined.
+// Searches a row in source [begin, end), for planes whose window has no words. Not inlined: it
+// takes registers.
+//
+// taps  of the row's lowest member; those of the others go down if the kernel is transposed
 template <typename W>
 [[maybe_unused]] static __device__ __noinline__ void
-search_far_row(const search_walk<W> &walk, const W *source, int count, W query, int row,
+search_far_row(const W *source, int begin, int end, W anchor, const search_walk<W> &walk,
                int32_t *taps) {
-    search_row(walk, source, count, query, row, taps);
+    const int side = walk.transposed ? -1 : 1;
+    int cursor = search_lower_bound(source, begin, end, anchor);
+    for (int j = 0; j < walk.size_z; ++j, anchor += (W)walk.step) {
+        taps[side * j] = search_scan(source, end, anchor, &cursor);
+    }
 }
 
 // The rows of each plane that are wanted, [begin, end), planes in the order of the walk. Rows next
@@ -328,41 +343,47 @@ SPIRA_API search_choice search_choose(const kernel_shape *kernel, int k_end, int
     return choice;
 }
 
+// What a thread searches: a word of the outputs, with its distance from the tile's first.
+template <typename W>
+struct search_query {
+    const W *source;
+    W word;
+    uint32_t away;
+};
+
 // Searches a thread's share of a part, in windows that are loaded: writes to the tile. Threads that
 // share an output take alternate planes. K = 3, 5: a cube of that size; K = 0: any kernel, with
 // more instructions.
 template <typename W, int K>
-SPIRA_DEVICE void search_block_rows(const search_walk<W> &any, const search_sets<W> &sets,
-                                    const search_choice *choice, const search_part &part,
-                                    const search_window *windows, const search_tile &tile) {
+SPIRA_DEVICE void search_block_rows(const search_walk<W> &any, const search_query<W> &query,
+                                    const search_part &part, const search_window *windows,
+                                    const search_tile &tile) {
     const search_walk<W> walk = search_walk_fix<W, K>(any);
     const int ahead = K > 0 ? K : search_rows_ahead;
     const int columns = walk.size_y * walk.size_z, side = walk.transposed ? -1 : 1;
     const int rows = search_tile_rows(walk.volume), row = threadIdx.x & (rows - 1);
-    if (row >= part.rows) {
-        return;
-    }
-    const W query = sets.outputs[part.first + row];
-    const uint32_t away = (uint32_t)(query - sets.outputs[part.first]);
-    int32_t *taps = tile.taps + row * tile.pitch;
-    int32_t *first = taps + (walk.transposed ? part.planes * columns - 1 : 0);
-    for (int s = threadIdx.x / rows; s < part.planes; s += search_threads / rows) {
+    int32_t *taps =
+        tile.taps + row * tile.pitch + (walk.transposed ? part.planes * columns - 1 : 0);
+    for (int s = threadIdx.x / rows; s < part.planes && row < part.rows;
+         s += search_threads / rows) {
         const search_window window = windows[s];
         const int plane = part.plane + s;
         for (int y = 0; y < walk.size_y; y += ahead) {
             const int some = min(ahead, walk.size_y - y);
-            if (choice && (y >= choice->end[plane] || y + ahead <= choice->begin[plane])) {
+            if (part.choice &&
+                (y >= part.choice->end[plane] || y + ahead <= part.choice->begin[plane])) {
                 continue;
             }
+            int32_t *to = taps + side * (s * columns + y * walk.size_z);
             if (window.length) {
-                int32_t *to = first + side * (s * columns + y * walk.size_z);
                 search_window_rows<W, K, ahead>(
-                    walk, window, away + (uint32_t)y * (uint32_t)walk.step_y, some,
+                    walk, window, query.away + (uint32_t)y * (uint32_t)walk.step_y, some,
                     (uint32_t)__cvta_generic_to_shared(to), side * (int)sizeof *to);
                 continue;
             }
-            for (int r = plane * walk.size_y + y; r < plane * walk.size_y + y + some; ++r) {
-                search_far_row(any, sets.source, sets.count, query, r, taps - tile.k_begin);
+            W anchor = search_anchor(walk, query.word, plane, y);
+            for (int r = 0; r < some; ++r, anchor += walk.step_y, to += side * walk.size_z) {
+                search_far_row(query.source, window.begin, window.end, anchor, any, to);
             }
         }
     }
@@ -371,16 +392,18 @@ SPIRA_DEVICE void search_block_rows(const search_walk<W> &any, const search_sets
 // Searches a part of the map.
 //
 // inputs   shape: from search_shape_choose; part: 1 .. shape.rows outputs, 1 .. shape.planes planes
-//          choice: taps of rows that it leaves out are -1; null: all rows are searched
 //          shared [search_block_bytes]: shared memory, aligned to 16
 // returns  the tile, in `shared`. It is complete: the call ends with a barrier
 // Called by all threads of a block of search_threads. Two calls need a barrier between them.
 template <typename W>
 SPIRA_DEVICE search_tile search_block(const search_walk<W> &walk, const search_shape &shape,
-                                      const search_sets<W> &sets, const search_choice *choice,
-                                      const search_part &part, void *shared) {
+                                      const search_sets<W> &sets, const search_part &part,
+                                      void *shared) {
     __shared__ search_window windows[search_planes_most];
-    const int columns = walk.size_y * walk.size_z;
+    const int columns = walk.size_y * walk.size_z, row = threadIdx.x & (shape.rows - 1);
+    // Loaded before the windows, which take longer.
+    const W word = row < part.rows ? sets.outputs[part.first + row] : 0;
+    const search_query<W> query = {sets.source, word, (uint32_t)(word - sets.outputs[part.first])};
     search_tile tile = {(int32_t *)((char *)shared + search_windows_bytes(shape)),
                         part.first,
                         part.rows,
@@ -397,11 +420,11 @@ SPIRA_DEVICE search_tile search_block(const search_walk<W> &walk, const search_s
     search_block_windows(walk, shape, sets, part, (uint32_t *)shared, windows);
     __syncthreads();
     if (shape.fixed_size == 3) { // sizes of most networks
-        search_block_rows<W, 3>(walk, sets, choice, part, windows, tile);
+        search_block_rows<W, 3>(walk, query, part, windows, tile);
     } else if (shape.fixed_size == 5) {
-        search_block_rows<W, 5>(walk, sets, choice, part, windows, tile);
+        search_block_rows<W, 5>(walk, query, part, windows, tile);
     } else {
-        search_block_rows<W, 0>(walk, sets, choice, part, windows, tile);
+        search_block_rows<W, 0>(walk, query, part, windows, tile);
     }
     __syncthreads();
     return tile;

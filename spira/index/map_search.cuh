@@ -122,7 +122,7 @@ SPIRA_DEVICE void map_search_passes(const map_task<W> &task, const search_choice
             break;
         }
         plane = walk.transposed ? walk.size_x - plane - planes : plane;
-        write(search_block(walk, task.shape, sets, choice, {first, rows, plane, planes}, shared));
+        write(search_block(walk, task.shape, sets, {first, rows, plane, planes, choice}, shared));
     }
 }
 

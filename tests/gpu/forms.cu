@@ -1038,8 +1038,9 @@ __global__ void __launch_bounds__(search_threads)
     for (int pass = 0; pass < shape.passes; ++pass) {
         int plane = pass * shape.planes, planes = min(walk.size_x - plane, shape.planes);
         plane = walk.transposed ? walk.size_x - plane - planes : plane; // offsets ascending
-        search_tile tile = search_block(walk, shape, sets, forms.half ? &choice : nullptr,
-                                        {first, rows, plane, planes}, forms_shared);
+        search_tile tile = search_block(
+            walk, shape, sets, {first, rows, plane, planes, forms.half ? &choice : nullptr},
+            forms_shared);
         if (forms.os) {
             map_write_os(tile, walk.volume, forms.os);
         }
