@@ -64,10 +64,11 @@ static inline double check_worst(const check_layer *c, spira::numeric type) {
             }
             y += extra;
             size += extra_size;
-            if (y <= 0 && c->layer->act != spira::activation_none) {
-                y *= c->layer->act == spira::activation_leaky ? c->layer->slope : 0;
-            }
-            double bound = terms * size + eps * fabs(y) + 1e-7; // fp16's subnormals
+            const double before = fabs(y), slope = (double)c->layer->slope;
+            y = spira::activation_apply(y, c->layer->act, slope);
+            double bound = terms * size * spira::activation_steepness(c->layer->act, slope) +
+                           spira::activation_error(c->layer->act) * before + eps * fabs(y) +
+                           1e-7; // fp16's subnormals
             double ratio = fabs((double)c->got[i] - y) / bound;
             worst = ratio <= worst ? worst : ratio == ratio ? ratio : HUGE_VAL;
         }

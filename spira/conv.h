@@ -15,15 +15,35 @@
 #include "offset.h"
 #include "status.h"
 
+#include <math.h>
+
 namespace spira {
 
 // A new activation has its line here, its formula in activation_apply, and its steepness. The
 // kernels need nothing else. Bounds come first: activation_is_bound.
-enum activation : int { activation_none, activation_relu, activation_leaky, activation_count };
+enum activation : int {
+    activation_none,
+    activation_relu,
+    activation_leaky,
+    activation_silu, // x / (1 + exp(-x)), also called swish
+    activation_gelu, // x / 2 (1 + erf(x / sqrt(2))), the exact form
+    activation_count
+};
 
 // Whether an activation is a lower bound and nothing else: the kernels have short epilogues for it.
 SPIRA_BOTH bool activation_is_bound(activation act) {
     return act <= activation_relu;
+}
+
+// On the GPU in fewer instructions, within 2^-22 of the quotient; b < 2^126.
+template <typename F>
+SPIRA_BOTH F activation_divide(F a, F b) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(F) == sizeof(float)) {
+        return __fdividef(a, b);
+    }
+#endif
+    return a / b;
 }
 
 // f(x) of an activation, for numbers: NaN stays NaN (epilogue_apply, conv_activate).
@@ -35,6 +55,10 @@ SPIRA_BOTH F activation_apply(F x, activation act, F slope) {
         return x > 0 ? x : 0;
     case activation_leaky:
         return x < 0 ? x * slope : x;
+    case activation_silu:
+        return activation_divide(x, 1 + (F)exp(-x));
+    case activation_gelu: // erfc: 1 + erf would lose the digits of negative numbers
+        return x * (F)0.5 * (F)erfc(x * (F)-0.70710678118654752440);
     default:
         return x;
     }
@@ -43,7 +67,15 @@ SPIRA_BOTH F activation_apply(F x, activation act, F slope) {
 // The largest |f'(x)|: how much an error of x can grow.
 SPIRA_BOTH double activation_steepness(activation act, double slope) {
     slope = slope < 0 ? -slope : slope;
-    return act == activation_leaky && slope > 1 ? slope : 1;
+    return act == activation_leaky && slope > 1 ? slope
+           : act == activation_silu             ? 1.1
+           : act == activation_gelu             ? 1.13
+                                                : 1;
+}
+
+// The error of f(x) in fp32 by its own steps, as a part of |x|.
+SPIRA_BOTH double activation_error(activation act) {
+    return act > activation_leaky ? 12 * 0x1p-24 : 0;
 }
 
 // What is done to a sum before its one rounding. Null pointers leave their step out.

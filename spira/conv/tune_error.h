@@ -41,8 +41,8 @@ SPIRA_BOTH tune_expected tune_expect(double sum, double magnitude, int64_t terms
     }
     sum += residual;
     error += 6 * 0x1p-24 * (most + fabs(residual)); // five steps, each rounded once
+    error = error * activation_steepness(e->act, slope) + activation_error(e->act) * fabs(sum);
     sum = activation_apply(sum, e->act, slope);
-    error *= activation_steepness(e->act, slope);
     double rounding = type == numeric_f16 ? 0x1p-11 : type == numeric_bf16 ? 0x1p-8 : 0;
     double smallest = type == numeric_f16 ? 0x1p-24 : 0x1p-126;
     return {sum, error + rounding * (fabs(sum) + error) + smallest};

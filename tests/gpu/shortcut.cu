@@ -120,7 +120,7 @@ DEVICE_TEST(gpu_shortcut_random_shapes) {
         const int percents[] = {0, 3, 15, 40, 100};
         joined_fill(&random, &p, percents[random_int(&random, 0, 4)],
                     random_int(&random, 0, with_all), random_int(&random, 0, with_all),
-                    (activation)random_int(&random, activation_none, activation_leaky));
+                    (activation)random_int(&random, activation_none, activation_count - 1));
         problem_move(&random, &p.main);
         problem_move(&random, &p.own);
         char what[32];

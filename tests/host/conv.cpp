@@ -345,11 +345,11 @@ TEST(conv_epilogue_in_all_combinations) {
     epilogue_arrays a = epilogue_random(&r, l);
     dense_result d = dense_conv(l);
     for (int parts = 0; parts < 16; ++parts) {
-        for (int act = 0; act < 3; ++act) {
+        for (int act = 0; act < activation_count; ++act) {
             conv_epilogue e = epilogue_of(a, parts, act);
             float *out = conv_new(l, &e);
             CHECK(reference_conv_good(judge(l, &e, out)));
-            for (size_t i = 0; i < d.sum.size(); ++i) { // and once more, spelled out
+            for (size_t i = 0; act < 3 && i < d.sum.size(); ++i) { // and once more, spelled out
                 size_t c = i % 17;
                 double v = d.sum[i] + (parts & 1 ? (double)a.bias[c] : 0.0);
                 v = v * (parts & 2 ? (double)a.scale[c] : 1.0);
@@ -379,6 +379,15 @@ TEST(conv_epilogue_order) {
     CHECK_EQUAL(epilogue_apply(2, &e, 0, -10), -2.5f);
     CHECK_EQUAL(epilogue_apply(2, &e, 0, 10), 15.0f);
     CHECK_EQUAL(reference_epilogue(2, 0, &e, 0, -10, numeric_f32).expected, -2.5);
+    e = {};
+    for (float x : {-30.0f, -5.0f, -0.7f, 0.0f, 1e-4f, 0.7f, 5.0f, 200.0f, -200.0f}) {
+        const double y = (double)x; // of the definitions
+        e.act = activation_silu;
+        CHECK(fabs((double)epilogue_apply(x, &e, 0, 0) - y / (1 + exp(-y))) <= 1e-6 * fabs(y));
+        e.act = activation_gelu;
+        CHECK(fabs((double)epilogue_apply(x, &e, 0, 0) - y / 2 * erfc(-y / sqrt(2.0))) <=
+              1e-6 * fabs(y));
+    }
 }
 
 // ReLU must not turn a NaN into a zero; no output but those that read it has it.
@@ -388,7 +397,7 @@ TEST(conv_shows_nan) {
     layer_channels(&r, &l, 8, 0, 5, numeric_f32);
     const size_t bad = 77;
     l.in[bad * 8 + 3] = NAN;
-    for (int act = 0; act < 3; ++act) {
+    for (int act = 0; act < activation_count; ++act) {
         conv_epilogue e = {};
         e.act = (activation)act;
         e.slope = 0.1f;
@@ -441,7 +450,8 @@ TEST(reference_accepts_every_type) {
                            channels_random(&r), type);
             epilogue_arrays a = epilogue_random(&r, l);
             for (int i = 0; i < 4; ++i) {
-                conv_epilogue e = epilogue_of(a, random_int(&r, 0, 15), random_int(&r, 0, 2));
+                conv_epilogue e =
+                    epilogue_of(a, random_int(&r, 0, 15), random_int(&r, 0, activation_count - 1));
                 std::vector<char> out = conv_stored(l, &e);
                 CHECK(reference_conv_good(judge(l, &e, out.data())));
             }
@@ -636,7 +646,7 @@ TEST(conv_refuses) {
         CHECK_STATUS(run(), status_unsupported);
     }
     s = good;
-    for (int bad : {-1, 3}) {
+    for (int bad : {-1, (int)activation_count}) {
         e.act = (activation)bad;
         CHECK_STATUS(run(), status_unsupported);
     }

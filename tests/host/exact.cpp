@@ -23,7 +23,7 @@ layer layer_random(random_state *random, numeric type) {
     const int percents[] = {0, 1, 3, 15, 100};
     joined_fill(random, &l.joined, percents[random_int(random, 0, 4)],
                 random_int(random, 0, with_all), 0,
-                (activation)random_int(random, activation_none, activation_leaky));
+                (activation)random_int(random, activation_none, activation_count - 1));
     l.size = {1, random_int(random, 1, 2), 1, 1};
     layer_vary<exact>(random, &l);
     return l;

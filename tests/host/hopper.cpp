@@ -81,7 +81,7 @@ layer layer_random(random_state *random, bool shortcut) {
     const int percents[] = {0, 3, 15, 40, 100};
     joined_fill(random, &l.joined, percents[random_int(random, 0, 4)],
                 random_int(random, 0, with_all), random_int(random, 0, with_all),
-                (activation)random_int(random, activation_none, activation_leaky));
+                (activation)random_int(random, activation_none, activation_count - 1));
     static conv_sizes sizes[conv_sizes_most];
     l.size = sizes[random_int(random, 0, hopper_sizes_list(&s, &device, sizes) - 1)];
     layer_vary<hopper>(random, &l);

@@ -59,7 +59,7 @@ layer layer_random(random_state *random, numeric type) {
     const int percents[] = {0, 3, 15, 40, 100};
     joined_fill(random, &l.joined, percents[random_int(random, 0, 4)],
                 random_int(random, 0, with_all), 0,
-                (activation)random_int(random, activation_none, activation_leaky));
+                (activation)random_int(random, activation_none, activation_count - 1));
     l.size = {1, 1, 1 << random_int(random, 0, s.volume > 1 ? 2 : 0), 1};
     layer_vary<narrow>(random, &l);
     return l;

@@ -58,7 +58,7 @@ TEST(net_plan_names_the_layer_at_fault) {
         {0, "reads nothing", [](net_layer *l) { l[0].source = {}; }, __LINE__},
         {1, "reads nothing", [](net_layer *l) { l[1] = {}; }, __LINE__},
         {3, "channels", [](net_layer *l) { l[3].channels = conv_channels_max + 1; }, __LINE__},
-        {1, "activation", [](net_layer *l) { l[1].act = (activation)3; }, __LINE__},
+        {1, "activation", [](net_layer *l) { l[1].act = activation_count; }, __LINE__},
         {1, "activation", [](net_layer *l) { l[1].act = (activation)-1; }, __LINE__},
         {2, "source2", [](net_layer *l) { l[2].source2 = net_from(0); }, __LINE__},
         {2, "source2", [](net_layer *l) { l[2].source2 = net_from(net_input); }, __LINE__},

@@ -541,7 +541,7 @@ TEST(tune_bound_agrees_with_the_reference) {
         e.bias = i & 1 ? &bias : nullptr;
         e.scale = i & 2 ? &scale : nullptr;
         e.shift = i & 4 ? &shift : nullptr;
-        e.act = (activation)random_int(&random, activation_none, activation_leaky);
+        e.act = (activation)random_int(&random, activation_none, activation_count - 1);
         e.slope = 3 * random_float(&random);
         numeric type = (numeric)random_int(&random, numeric_f32, numeric_bf16);
         double magnitude = 50.0 * fabs((double)random_float(&random));

@@ -70,6 +70,7 @@ using namespace spira;
     networks::network_begin(n, 3);
     int at = networks::network_conv(n, "in", net_input, 12, 3, 1);
     const int gate = networks::network_conv(n, "gate", at, 12, 1, 1);
+    n->layers[gate].act = activation_silu;
     at = networks::network_add(n, "gated", net_layer_product("", at, gate));
     const int down = networks::network_conv(n, "down", at, 16, 2, 2);
     n->layers[down].source2 = net_from(gate);

@@ -120,7 +120,7 @@ SPIRA_API void problem_fill_epilogue(random_state *random, problem *p, int what,
 SPIRA_API void problem_fill_any_epilogue(random_state *random, problem *p) {
     const int what = random_int(random, 0, with_all);
     problem_fill_epilogue(random, p, what,
-                          (activation)random_int(random, activation_none, activation_leaky));
+                          (activation)random_int(random, activation_none, activation_count - 1));
 }
 
 struct epilogue_case {
@@ -140,7 +140,8 @@ template <typename F>
 void for_each_epilogue(F run) {
     for (numeric type : numerics) {
         for (int what = 0; what <= with_all; ++what) {
-            for (activation act : {activation_none, activation_relu, activation_leaky}) {
+            for (activation act : {activation_none, activation_relu, activation_leaky,
+                                   activation_silu, activation_gelu}) {
                 if (!test_quick() || (what + act + type) % 5 == 0) {
                     run(epilogue_case{type, what, act},
                         random_make((uint64_t)(100 * what + 10 * act + type)));

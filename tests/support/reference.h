@@ -213,6 +213,14 @@ struct reference_value {
     double expected, bound;
 };
 
+// How much an activation can enlarge an error.
+SPIRA_API double reference_steepness(const spira::conv_epilogue *e) {
+    return e->act == spira::activation_leaky  ? std::max(1.0, fabs((double)e->slope))
+           : e->act == spira::activation_silu ? 1.1
+           : e->act == spira::activation_gelu ? 1.13
+                                              : 1;
+}
+
 // The epilogue on a sum that may be off by `error`, in double. `out` rounds to `type`.
 SPIRA_API reference_value reference_epilogue(double sum, double error,
                                              const spira::conv_epilogue *e, int channel,
@@ -235,13 +243,17 @@ SPIRA_API reference_value reference_epilogue(double sum, double error,
     sum += residual;
     magnitude += fabs(residual);
     error += 6 * epsilon * magnitude; // five steps, each rounded once
+    error *= reference_steepness(e);
     if (e->act == spira::activation_relu && !isnan(sum) && sum < 0) { // -ffast-math forgets NaN
         sum = 0;
     } else if (e->act == spira::activation_leaky && sum < 0) {
         sum *= (double)e->slope;
-    }
-    if (e->act == spira::activation_leaky && fabs((double)e->slope) > 1) {
-        error *= fabs((double)e->slope);
+    } else if (e->act == spira::activation_silu) {
+        error += 12 * epsilon * fabs(sum);
+        sum = sum / (1 + exp(-sum));
+    } else if (e->act == spira::activation_gelu) {
+        error += 12 * epsilon * fabs(sum);
+        sum = sum / 2 * (1 + erf(sum / sqrt(2.0)));
     }
     bool half = type == spira::numeric_f16 || type == spira::numeric_bf16;
     double rounding = half ? spira::numeric_epsilon(type) * (fabs(sum) + error) : 0;
@@ -332,7 +344,6 @@ SPIRA_API reference_verdict reference_conv_check(const spira::conv_shape *shape,
                                                  const reference_shortcut *shortcut = nullptr) {
     const int64_t cout = shape->cout, total = outputs * cout;
     const int64_t more = shortcut ? shortcut->terms : 0;
-    const bool steep = e->act == spira::activation_leaky && fabs((double)e->slope) > 1;
     const int64_t counts[3] = {inputs * shape->cin, inputs * shape->cin2,
                                (int64_t)shape->volume * (shape->cin + shape->cin2) * cout};
     const float *given[3] = {in, in2, weight};
@@ -361,7 +372,7 @@ SPIRA_API reference_verdict reference_conv_check(const spira::conv_shape *shape,
             reference_value v = reference_epilogue(sum[(size_t)i], error, e, (int)(i - o * cout),
                                                    residual, shape->type);
             if (shortcut) {
-                v.bound += shortcut->bound[(size_t)i] * (steep ? fabs((double)e->slope) : 1);
+                v.bound += shortcut->bound[(size_t)i] * reference_steepness(e);
             }
             double got = (double)spira::numeric_load(shape->type, out, i);
             double ratio = reference_ratio(got, v, shape->type);

@@ -145,7 +145,7 @@ SPIRA_API void reference_net_random(random_state *r, int count, networks::networ
         }
         l->bias = random_int(r, 0, 1);
         l->norm = random_int(r, 0, 1);
-        l->act = (spira::activation)random_int(r, 0, 2);
+        l->act = (spira::activation)random_int(r, 0, spira::activation_count - 1);
         l->slope = l->act == spira::activation_leaky ? random_float(r) : 0;
         spira::triple out = reference_net_stride(n->layers, i);
         for (int j = -1; j < i; ++j) {
