@@ -60,17 +60,30 @@ SPIRA_API bool is_misfit(const spira::net_plan *plan, const spira::blob *blob, i
     return misfit;
 }
 
-// Reads the parameters of a plan from a file. misfit: whether the blob is good and does not fit the
-// network.
+// How a good blob does not fit a layer: channels of the network's input that it is for, if they are
+// others than the plan's; else -1.
+SPIRA_API int misfit_of(const spira::net_plan *plan, const spira::blob *b, int layer) {
+    const spira::net_layer *l = &plan->layers[layer];
+    const int found = blob_find(b, l->name, spira::blob_weight);
+    if (found < 0 || spira::net_number(l->source) != spira::net_input || l->source2.plus_two) {
+        return -1;
+    }
+    const int channels = (int)spira::blob_entry_of(b, found).shape[3];
+    return channels == plan->limits.channels ? -1 : channels;
+}
+
+// Reads the parameters of a plan from a file. misfit: misfit_of, if the blob is good and does not
+// fit the network; else 0.
 SPIRA_API spira::status read(const char *path, const spira::net_plan *plan, float *params,
-                             int *unused, bool *misfit) {
+                             int *unused, int *misfit) {
     void *memory;
     size_t bytes;
     spira::blob blob;
     spira::status s = file_read(path, &memory, &bytes);
     s = spira::status_failed(s) ? s : spira::blob_open(memory, bytes, &blob);
     s = spira::status_failed(s) ? s : spira::net_blob_read(plan, &blob, params, unused);
-    *misfit = s.code == spira::status_layer && is_misfit(plan, &blob, (int)s.detail);
+    const bool fits = s.code != spira::status_layer || !is_misfit(plan, &blob, (int)s.detail);
+    *misfit = fits ? 0 : misfit_of(plan, &blob, (int)s.detail);
     free(memory);
     return s;
 }
@@ -123,11 +136,15 @@ SPIRA_API int params_fill(const side::options *o, const networks::network *net,
                           const spira::net_plan *plan, float *params) {
     if (o->weights) {
         int unused = 0;
-        bool misfit;
+        int misfit;
         spira::status s = read(o->weights, plan, params, &unused, &misfit);
         if (spira::status_failed(s)) {
             const int code = side::fail("reading the weights", net, s);
-            fprintf(stderr, "%s", misfit ? "Is this blob for another network?\n" : "");
+            if (misfit > 0) {
+                fprintf(stderr, "The blob is for %d channels: --channels %d\n", misfit, misfit);
+            } else if (misfit) {
+                fprintf(stderr, "Is this blob for another network?\n");
+            }
             return code;
         }
         printf("weights: %s, %d entries of no layer of %s\n", o->weights, unused, o->net);

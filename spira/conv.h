@@ -35,7 +35,7 @@ SPIRA_BOTH bool activation_is_bound(activation act) {
     return act <= activation_relu;
 }
 
-// On the GPU in fewer instructions, within 2^-22 of the quotient; b < 2^126.
+// On the GPU in fewer instructions: within 2^-22 of the quotient, and 0 where b is 2^126 or more.
 template <typename F>
 SPIRA_BOTH F activation_divide(F a, F b) {
 #ifdef __CUDA_ARCH__
@@ -209,7 +209,8 @@ template <typename Sum>
 SPIRA_API status conv_sum_host(const conv_shape *s, const float *in, const float *in2,
                                const float *weight, const int32_t *map, int32_t outputs, Sum *sum) {
     SPIRA_TRY(conv_shape_check(s));
-    SPIRA_REQUIRE(in && (in2 || !s->cin2), status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(in, status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(in2 || !s->cin2, status_null_pointer, "in2", 0);
     SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
     SPIRA_REQUIRE(map || s->volume == 1, status_null_pointer, "map", 0);
     SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);

@@ -172,7 +172,8 @@ SPIRA_API status conv_grad_weight_host(const conv_shape *s, const float *in, con
                                        pairs_sides sides, int32_t outputs, Sum *weight_grad) {
     SPIRA_TRY(conv_shape_check(s));
     SPIRA_TRY(pairs_sides_check(s, sides));
-    SPIRA_REQUIRE(in && (in2 || !s->cin2), status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(in, status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(in2 || !s->cin2, status_null_pointer, "in2", 0);
     SPIRA_REQUIRE(out_grad, status_null_pointer, "out_grad", 0);
     const map_lists none = {};
     if (s->volume > 1 || sides != pairs_sides_centre) {

@@ -72,7 +72,8 @@ SPIRA_API status conv_hybrid_host(const conv_hybrid_host_args *a) {
     SPIRA_TRY(conv_hybrid_shape_check(s, &a->kernel, a->threshold));
     SPIRA_TRY(conv_host_check(&a->epilogue, a->in, a->in2, a->out));
     const int dense = conv_hybrid_dense(s, &a->kernel, a->threshold).volume;
-    SPIRA_REQUIRE(a->in && (a->in2 || !s->cin2), status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(a->in, status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(a->in2 || !s->cin2, status_null_pointer, "in2", 0);
     SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
     SPIRA_REQUIRE(a->os || !dense, status_null_pointer, "os", 0);
     SPIRA_REQUIRE(a->outputs >= 0, status_bad_size, "outputs", a->outputs);

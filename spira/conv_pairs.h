@@ -78,7 +78,8 @@ SPIRA_API status conv_pairs_host(const conv_pairs_host_args *a, Sum *sum) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     const conv_shape *s = &a->shape;
     SPIRA_TRY(conv_shape_check(s));
-    SPIRA_REQUIRE(a->in && (a->in2 || !s->cin2), status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(a->in, status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(a->in2 || !s->cin2, status_null_pointer, "in2", 0);
     SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
     SPIRA_TRY(map_lists_check(&a->pairs));
     SPIRA_TRY(pairs_sides_check(s, a->sides));

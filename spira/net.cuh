@@ -173,8 +173,8 @@ SPIRA_API status net_layer_run(const device_info *gpu, const net_plan *plan, int
 // outputs  the features of kept layers: see net_output; *run->trouble. All of it is done when
 //          `stream` is
 // errors   Before the first launch, so that nothing is launched and side->features is not waited
-//          for: null pointers, sizes, alignment, a workspace that is too small; status_capacity
-//          where the capacity of the input is not the planned one; status_unsupported for a plan of
+//          for: null pointers, sizes, alignment, a workspace that is too small; a capacity of
+//          the input that is not the planned one; status_unsupported for a plan of
 //          the host, of another GPU model or of another type than `format`, and for a side without
 //          limits.overlap. After later failures the work that was launched stays, and both streams
 //          are joined

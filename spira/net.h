@@ -23,7 +23,7 @@
 // Two-dimensional networks have an extent of 1 on the third axis.
 //
 // Capacities. limits.voxels is the capacity of the input set. The set that a run is given must have
-// exactly this capacity (status_capacity otherwise), and its count on the device may be smaller.
+// exactly this capacity (status_bad_size otherwise), and its count on the device may be smaller.
 // The capacity of another set is that of the first layer whose set it is. Where that is 0,
 //   floor     have the capacity of the set that they are made of, and so have joins of one set
 //   expanded  may have more voxels than that: twice limits.voxels, and so have joins of more sets
@@ -120,8 +120,8 @@ SPIRA_API status net_plan_host(const net_layer *layers, int count, const word_la
 //
 // inputs   run: see net_run_args; its pointers are host memory
 // outputs  the features of kept layers (net_output); *run->trouble
-// errors   null pointers, sizes, alignment, a workspace that is too small; status_capacity where
-//          the capacity of the input is not the planned one; status_unsupported for a device plan
+// errors   null pointers, sizes, alignment, a workspace that is too small; a capacity of the input
+//          that is not the planned one; status_unsupported for a device plan
 template <typename W>
 SPIRA_API status net_run_host(const net_plan *plan, const net_run_args<W> *run) {
     SPIRA_TRY(net_run_check(plan, false, run));

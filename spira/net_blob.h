@@ -60,22 +60,32 @@ SPIRA_API const char *net_blob_misfit(const net_plan *p, const blob *b, int laye
                                                     "the blob has no scale (of batch norm) for it",
                                                     "the blob has no shift (of batch norm) for it"};
     static const char *const unwanted[blob_kinds] = {
-        "", "the blob has a bias for it, but the layer has none",
+        "the blob has a weight for it, but the layer has none",
+        "the blob has a bias for it, but the layer has none",
         "the blob has a scale for it, but the layer has no norm",
         "the blob has a shift for it, but the layer has no norm"};
-    static const char *const shapes[blob_kinds] = {
-        "its weight in the blob is not [size.x, size.y, size.z, cin + cin2, cout]",
-        "its bias in the blob is not [cout]", "its scale in the blob is not [cout]",
-        "its shift in the blob is not [cout]"};
-    bool wanted = net_blob_place(p, layer, kind) >= 0;
-    int found = blob_find(b, p->layers[layer].name, (blob_kind)kind);
+    static const char *const shapes[5] = {"its weight in the blob has another size.x",
+                                          "its weight in the blob has another size.y",
+                                          "its weight in the blob has another size.z",
+                                          "its weight in the blob has other input channels",
+                                          "its weight in the blob has other output channels"};
+    static const char *const vectors[blob_kinds] = {"", "its bias in the blob is not [cout]",
+                                                    "its scale in the blob is not [cout]",
+                                                    "its shift in the blob is not [cout]"};
+    const bool wanted = net_blob_place(p, layer, kind) >= 0;
+    const int found = blob_find(b, p->layers[layer].name, (blob_kind)kind);
     if (found < 0 || !wanted) {
         return found < 0 && wanted ? lacking[kind] : found >= 0 ? unwanted[kind] : nullptr;
     }
     uint32_t shape[5];
     net_blob_shape(p, layer, kind, shape);
-    blob_entry e = blob_entry_of(b, found);
-    return memcmp(shape, e.shape, sizeof shape) ? shapes[kind] : nullptr;
+    const blob_entry e = blob_entry_of(b, found);
+    for (int d = 0; d < 5; ++d) {
+        if (shape[d] != e.shape[d]) {
+            return kind == blob_weight ? shapes[d] : vectors[kind];
+        }
+    }
+    return nullptr;
 }
 
 // Loads a layer's parameters. Adds the number of their entries to *used.

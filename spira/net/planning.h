@@ -100,9 +100,9 @@ SPIRA_API status net_check_grid(const expand_grid *grid, int batch) {
 
 SPIRA_API status net_check_limits(const net_limits *limits) {
     SPIRA_REQUIRE(limits->voxels >= 1 && limits->voxels <= INT32_MAX / 2, status_bad_size,
-                  "limits.voxels", limits->voxels);
+                  "limits.voxels (1 to 2^30 - 1)", limits->voxels);
     SPIRA_REQUIRE(limits->channels >= 1 && limits->channels <= conv_channels_max, status_bad_size,
-                  "limits.channels", limits->channels);
+                  "limits.channels (1 to 4096)", limits->channels);
     SPIRA_REQUIRE(numeric_valid(limits->type), status_unsupported, "limits.type", limits->type);
     SPIRA_REQUIRE(limits->overlap || !limits->overlap_early, status_unsupported,
                   "limits.overlap_early (without limits.overlap)", 0);
@@ -264,7 +264,8 @@ SPIRA_API status net_plan_begin(const net_layer *layers, int count, const net_li
     SPIRA_REQUIRE(layers, status_null_pointer, "layers", 0);
     SPIRA_REQUIRE(limits, status_null_pointer, "limits", 0);
     SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
-    SPIRA_REQUIRE(count >= 1 && count <= net_layers_max, status_bad_size, "layer count", count);
+    SPIRA_REQUIRE(count >= 1 && count <= net_layers_max, status_bad_size,
+                  "count (of layers: 1 to 256)", count);
     SPIRA_TRY(net_check_limits(limits));
     memset((void *)p, 0, sizeof *p);
     p->layers = layers;

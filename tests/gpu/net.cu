@@ -580,8 +580,8 @@ DEVICE_TEST(gpu_net_run_refuses) {
         args other_capacity = good;
         other_capacity.input.capacity += change;
         s = net_run(gpu(), p, &other_capacity, nullptr);
-        CHECK_STATUS(s, status_capacity);
-        CHECK_EQUAL(s.detail, 300);
+        CHECK_STATUS(s, status_bad_size);
+        CHECK_EQUAL(s.detail, 300 + change);
     }
     other = *p;
     auto beside = [&](void (*change)(net_side *), const net_plan *plan) {

@@ -217,13 +217,16 @@ TEST(net_blob_names_what_is_not_wanted) {
 
 TEST(net_blob_names_another_shape) {
     auto m = mixed_new(numeric_f32);
-    static const char *const words[] = {"cin + cin2, cout]", "its bias", "its scale", "its shift"};
+    static const char *const words[] = {"", "its bias", "its scale", "its shift"};
+    static const char *const sizes[] = {"another size.x", "another size.y", "another size.z",
+                                        "other input channels", "other output channels"};
     for (size_t t = 0; t < mixed_list().size(); ++t) {
         for (int d = 0; d < 5; ++d) {
             std::vector<item> items = mixed_list();
             items[t].shape[d] += 1;
             if (items[t].kind == 0 || d == 4) {
-                check_misfit(m.get(), items, mixed_layer[t], words[items[t].kind], __LINE__);
+                const char *named = items[t].kind ? words[items[t].kind] : sizes[d];
+                check_misfit(m.get(), items, mixed_layer[t], named, __LINE__);
             }
         }
     }
@@ -326,7 +329,7 @@ TEST(weights_in_files_are_never_overwritten) {
     remove(path);
     auto m = mixed_new(numeric_f32);
     int unused;
-    bool misfit;
+    int misfit;
     REQUIRE_OK(weights::write(path, &m->plan, m->params.data()));
     REQUIRE_OK(weights::read(path, &m->plan, m->got.data(), &unused, &misfit));
     CHECK(m->got == m->params && !misfit);
@@ -354,13 +357,20 @@ TEST(weights_of_another_network_are_told_from_damaged_ones) {
     remove(path);
     auto m = mixed_new(numeric_f32);
     int unused;
-    bool misfit;
+    int misfit;
     std::vector<item> items = mixed_list();
     items[0].shape[4] += 1;
     const std::string other = blob_by_hand(items.data(), (int)items.size());
     REQUIRE_OK(scan::scan_write_bytes(path, other.data(), (int64_t)other.size()));
     CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit), status_layer);
-    CHECK(misfit);
+    CHECK_EQUAL(misfit, -1);
+    items = mixed_list();
+    items[0].shape[3] += 2; // the first layer reads an input of 3 channels
+    remove(path);
+    const std::string wider = blob_by_hand(items.data(), (int)items.size());
+    REQUIRE_OK(scan::scan_write_bytes(path, wider.data(), (int64_t)wider.size()));
+    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit), status_layer);
+    CHECK_EQUAL(misfit, 5);
     std::string damaged((const char *)m->memory, m->bytes);
     damaged.back() ^= 1;
     REQUIRE_OK(scan::scan_write_bytes(path, damaged.data(), (int64_t)damaged.size()));

@@ -6,13 +6,6 @@ namespace {
 
 const expand_grid unlimited = {};
 
-net_limits graph_limits(const network *n, triple extent, int batch) {
-    net_limits limits = limits_make(100, n->input_channels);
-    limits.grid.extent = extent;
-    limits.batch = batch;
-    return limits;
-}
-
 // A strided layer of spconv behind a submanifold one, a submanifold one, and back.
 void network_expanded(network *n) {
     networks::network_begin(n, 4);
@@ -32,108 +25,43 @@ void network_joined(network *n) {
     networks::network_add(n, "dense", net_layer_dense("", 2));
 }
 
-status plan_graph(const network *n, triple extent, int batch, net_plan *plan) {
-    const net_limits limits = graph_limits(n, extent, batch);
-    return net_plan_sets(n->layers, n->count, &limits, false, plan);
-}
-
-struct fault {
-    int layer;
-    const char *words;
-    void (*plant)(net_layer *layers);
-    int line;
-};
-
-void check_faults(void (*make)(network *n), std::initializer_list<fault> faults) {
-    for (const fault &f : faults) {
-        network n;
-        net_plan plan;
-        make(&n);
-        CHECK_OK(plan_graph(&n, {21, 22, 23}, 2, &plan));
-        f.plant(n.layers);
-        status s = plan_graph(&n, {21, 22, 23}, 2, &plan);
-        char text[256];
-        snprintf(text, sizeof text, "layer %d, \"%s\": got %d, layer %d, \"%s\"", f.layer, f.words,
-                 (int)s.code, (int)s.detail, s.subject);
-        test_check(s.code == status_layer && s.detail == f.layer && strstr(s.subject, f.words),
-                   __FILE__, f.line, text);
-    }
-}
-
 } // namespace
 
 // ---- what is refused ----------------------------------------------------------------------------
 
 TEST(net_graph_names_the_strided_layer_at_fault) {
-    check_faults(
-        network_expanded,
-        {
-            {1, "rule (an unknown", [](net_layer *l) { l[1].rule = (net_rule)2; }, __LINE__},
-            {1, "rule (an unknown", [](net_layer *l) { l[1].rule = (net_rule)-1; }, __LINE__},
-            {0, "padding (without", [](net_layer *l) { l[0].padding.z = 1; }, __LINE__},
-            {1, "padding (without", [](net_layer *l) { l[1].rule = net_rule_floor; }, __LINE__},
-            {1, "padding", [](net_layer *l) { l[1].padding.y = -1; }, __LINE__},
-            {1, "padding", [](net_layer *l) { l[1].padding.y = (1 << 20) + 1; }, __LINE__},
-            {1, "makes empty",
-             [](net_layer *l) {
-                 l[1].size.x = 3;
-                 l[1].dilation.x = 12;
-             },
-             __LINE__},
-            {1, "makes empty",
-             [](net_layer *l) {
-                 l[1].dilation = {1, 1, 13};
-             },
-             __LINE__},
-            {1, "a stride beyond 2^20",
-             [](net_layer *l) {
-                 l[1].stride.x = (1 << 20);
-                 l[0].rule = net_rule_expand;
-                 l[0].padding = {1, 1, 1};
-                 l[0].stride.x = 2;
-             },
-             __LINE__},
+    check_faults(network_expanded, {
+        FAULT(1, "rule (an unknown", l[1].rule = (net_rule)2),
+            FAULT(1, "rule (an unknown", l[1].rule = (net_rule)-1),
+            FAULT(0, "padding (without", l[0].padding.z = 1),
+            FAULT(1, "padding (without", l[1].rule = net_rule_floor),
+            FAULT(1, "padding", l[1].padding.y = -1),
+            FAULT(1, "padding", l[1].padding.y = (1 << 20) + 1),
+            FAULT(1, "makes empty", l[1].size.x = 3; l[1].dilation.x = 12),
+            FAULT(1, "makes empty", l[1].dilation = {1, 1, 13}),
+            FAULT(1, "a stride beyond 2^20", l[1].stride.x = (1 << 20); l[0].rule = net_rule_expand;
+                  l[0].padding = {1, 1, 1}; l[0].stride.x = 2),
             // An inverse layer goes back through the kernel that made the set, and no other.
-            {3, "inverse",
-             [](net_layer *l) {
-                 l[3].size = {2, 2, 2};
-             },
-             __LINE__},
-            {3, "inverse", [](net_layer *l) { l[3].dilation.y = 2; }, __LINE__},
-            {3, "inverse", [](net_layer *l) { l[3].stride.z = 1; }, __LINE__},
-            {3, "inverse", [](net_layer *l) { l[3].source = net_from(0); }, __LINE__},
+            FAULT(3, "inverse", l[3].size = {2, 2, 2}), FAULT(3, "inverse", l[3].dilation.y = 2),
+            FAULT(3, "inverse", l[3].stride.z = 1), FAULT(3, "inverse", l[3].source = net_from(0)),
             // A grid that a padding has moved: 3 voxels of the input before its origin.
-            {2, "has moved",
-             [](net_layer *l) {
-                 l[1].padding.x = 4;
-                 l[2].stride = {2, 2, 2};
-             },
-             __LINE__},
-            {2, "source2", [](net_layer *l) { l[2].source2 = net_from(0); }, __LINE__},
-            {2, "residual", [](net_layer *l) { l[2].residual = net_from(0); }, __LINE__},
-        });
+            FAULT(2, "has moved", l[1].padding.x = 4; l[2].stride = {2, 2, 2}),
+            FAULT(2, "source2", l[2].source2 = net_from(0)),
+            FAULT(2, "residual", l[2].residual = net_from(0)),
+    });
 }
 
 TEST(net_graph_names_the_join_or_dense_at_fault) {
-    check_faults(network_joined,
-                 {
-                     {2, "does not come before it",
-                      [](net_layer *l) { l[2].source2 = net_from(2); }, __LINE__},
-                     {2, "no layer", [](net_layer *l) { l[2].source2 = net_from(-3); }, __LINE__},
-                     {2, "no layer", [](net_layer *l) { l[2].source4 = net_from(-3); }, __LINE__},
-                     {2, "axis", [](net_layer *l) { l[2].axis = (join_axis)4; }, __LINE__},
-                     {2, "axis", [](net_layer *l) { l[2].axis = (join_axis)-1; }, __LINE__},
-                     {2, "different channels", [](net_layer *l) { l[1].channels = 9; }, __LINE__},
-                     {2, "different lattices", [](net_layer *l) { l[1].padding.x = 0; }, __LINE__},
-                     {2, "different lattices",
-                      [](net_layer *l) {
-                          l[1].source = net_from(net_input); // strides 2 and 3
-                          l[1].stride.y = 3;
-                      },
-                      __LINE__},
-                     {3, "channels", [](net_layer *l) { l[3].channels = 8; }, __LINE__},
-                     {3, "order", [](net_layer *l) { l[3].order = (dense_order)2; }, __LINE__},
-                 });
+    check_faults(network_joined, {
+        FAULT(2, "does not come before it", l[2].source2 = net_from(2)),
+            FAULT(2, "no layer", l[2].source2 = net_from(-3)),
+            FAULT(2, "no layer", l[2].source4 = net_from(-3)),
+            FAULT(2, "axis", l[2].axis = (join_axis)4), FAULT(2, "axis", l[2].axis = (join_axis)-1),
+            FAULT(2, "different channels", l[1].channels = 9),
+            FAULT(2, "different lattices", l[1].padding.x = 0),
+            FAULT(2, "different lattices", l[1].source = net_from(net_input); l[1].stride.y = 3),
+            FAULT(3, "channels", l[3].channels = 8), FAULT(3, "order", l[3].order = (dense_order)2),
+    });
     network n;
     net_plan plan;
     network_joined(&n);

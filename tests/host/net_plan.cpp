@@ -2,111 +2,45 @@
 // steps that it derives from a table.
 #include "../support/net_plans.h"
 
-namespace {
-
 // ---- planning -----------------------------------------------------------------------------------
 
-// The fault that a table is refused for is of a layer and has words in its text.
-void check_fault(const network *n, int layer, const char *words, int line) {
-    net_plan plan;
-    status s = plan_sets(n, &plan);
-    char text[256];
-    snprintf(text, sizeof text, "layer %d, \"%s\": got %d, layer %d, \"%s\"", layer, words,
-             (int)s.code, (int)s.detail, s.subject);
-    test_check(s.code == status_layer && s.detail == layer && strstr(s.subject, words), __FILE__,
-               line, text);
-}
-
-struct fault {
-    int layer;
-    const char *words;
-    void (*plant)(net_layer *layers);
-    int line;
-};
-
-} // namespace
-
 TEST(net_plan_names_the_layer_at_fault) {
-    static const fault faults[] = {
-        {0, "does not come before it", [](net_layer *l) { l[0].source = net_from(0); }, __LINE__},
-        {1, "does not come before it", [](net_layer *l) { l[1].source = net_from(2); }, __LINE__},
-        {2, "does not come before it", [](net_layer *l) { l[2].source2 = net_from(3); }, __LINE__},
-        {2, "does not come before it", [](net_layer *l) { l[2].residual = net_from(2); }, __LINE__},
-        {3, "does not come before it", [](net_layer *l) { l[3].source = net_from(INT32_MAX); },
-         __LINE__},
-        {1, "no layer", [](net_layer *l) { l[1].source = net_from(INT32_MIN); }, __LINE__},
-        {2, "no layer", [](net_layer *l) { l[2].source2 = net_from(-3); }, __LINE__},
-        {2, "no layer", [](net_layer *l) { l[2].residual = net_from(-3); }, __LINE__},
-        {0, "size.x", [](net_layer *l) { l[0].size.x = 16; }, __LINE__},
-        {1, "size.y", [](net_layer *l) { l[1].size.y = 0; }, __LINE__},
-        {2, "size.z", [](net_layer *l) { l[2].size.z = -1; }, __LINE__},
-        {1, "stride.x", [](net_layer *l) { l[1].stride.x = 0; }, __LINE__},
-        {3, "stride.z", [](net_layer *l) { l[3].stride.z = 0; }, __LINE__},
-        {1, "stride.y", [](net_layer *l) { l[1].stride.y = -2; }, __LINE__},
-        {1, "stride.y", [](net_layer *l) { l[1].stride.y = 1 << 21; }, __LINE__},
-        {2, "dilation.z", [](net_layer *l) { l[2].dilation.z = 0; }, __LINE__},
-        {0, "operation", [](net_layer *l) { l[0].op = (net_op)(net_product + 1); }, __LINE__},
-        {2, "operation", [](net_layer *l) { l[2].op = (net_op)-1; }, __LINE__},
-        {0, "channels", [](net_layer *l) { l[0].channels = 0; }, __LINE__},
-        {1, "channels", [](net_layer *l) { l[1].channels = -1; }, __LINE__},
-        {1, "capacity", [](net_layer *l) { l[1].capacity = -1; }, __LINE__},
-        {0, "capacity", [](net_layer *l) { l[0].capacity = 99; }, __LINE__},
-        {1, "pairs", [](net_layer *l) { l[1].pairs = -1; }, __LINE__},
-        {2, "format", [](net_layer *l) { l[2].format = (net_format)-1; }, __LINE__},
-        {2, "format", [](net_layer *l) { l[2].format = (net_format)5; }, __LINE__},
-        {0, "slope", [](net_layer *l) { l[0].slope = 0.1f; }, __LINE__},
-        {0, "reads nothing", [](net_layer *l) { l[0].source = {}; }, __LINE__},
-        {1, "reads nothing", [](net_layer *l) { l[1] = {}; }, __LINE__},
-        {3, "channels", [](net_layer *l) { l[3].channels = conv_channels_max + 1; }, __LINE__},
-        {1, "activation", [](net_layer *l) { l[1].act = activation_count; }, __LINE__},
-        {1, "activation", [](net_layer *l) { l[1].act = (activation)-1; }, __LINE__},
-        {2, "source2", [](net_layer *l) { l[2].source2 = net_from(0); }, __LINE__},
-        {2, "source2", [](net_layer *l) { l[2].source2 = net_from(net_input); }, __LINE__},
-        {2, "residual", [](net_layer *l) { l[2].residual = net_from(0); }, __LINE__},
-        {3, "residual", [](net_layer *l) { l[3].residual = net_from(net_input); }, __LINE__},
-        {2, "residual",
-         [](net_layer *l) {
-             l[2].channels = 9;
-             l[2].residual = net_from(1);
-         },
-         __LINE__},
-        {1, "residual", [](net_layer *l) { l[1].residual = net_from(0); }, __LINE__},
-        {0, "inverse",
-         [](net_layer *l) {
-             l[0].transposed = true;
-             l[0].stride.x = 2;
-         },
-         __LINE__},
-        {3, "inverse",
-         [](net_layer *l) {
-             l[3].stride = {2, 2, 1};
-         },
-         __LINE__},
-        {3, "inverse",
-         [](net_layer *l) {
-             l[3].stride = {3, 3, 3};
-         },
-         __LINE__},
-        {3, "inverse",
-         [](net_layer *l) {
-             l[3].stride = {4, 4, 4};
-         },
-         __LINE__},
-        {3, "inverse",
-         [](net_layer *l) {
-             l[1].stride = {4, 4, 4};
-         },
-         __LINE__},
-    };
-    network n;
-    net_plan plan;
-    network_plain(&n);
-    REQUIRE_OK(plan_sets(&n, &plan));
-    for (const fault &f : faults) {
-        network_plain(&n);
-        f.plant(n.layers);
-        check_fault(&n, f.layer, f.words, f.line);
-    }
+    check_faults(network_plain, {
+        FAULT(0, "does not come before it", l[0].source = net_from(0)),
+            FAULT(1, "does not come before it", l[1].source = net_from(2)),
+            FAULT(2, "does not come before it", l[2].source2 = net_from(3)),
+            FAULT(2, "does not come before it", l[2].residual = net_from(2)),
+            FAULT(3, "does not come before it", l[3].source = net_from(INT32_MAX)),
+            FAULT(1, "no layer", l[1].source = net_from(INT32_MIN)),
+            FAULT(2, "no layer", l[2].source2 = net_from(-3)),
+            FAULT(2, "no layer", l[2].residual = net_from(-3)),
+            FAULT(0, "size.x", l[0].size.x = 16), FAULT(1, "size.y", l[1].size.y = 0),
+            FAULT(2, "size.z", l[2].size.z = -1), FAULT(1, "stride.x", l[1].stride.x = 0),
+            FAULT(3, "stride.z", l[3].stride.z = 0), FAULT(1, "stride.y", l[1].stride.y = -2),
+            FAULT(1, "stride.y", l[1].stride.y = 1 << 21),
+            FAULT(2, "dilation.z", l[2].dilation.z = 0),
+            FAULT(0, "operation", l[0].op = (net_op)(net_product + 1)),
+            FAULT(2, "operation", l[2].op = (net_op)-1), FAULT(0, "channels", l[0].channels = 0),
+            FAULT(1, "channels", l[1].channels = -1), FAULT(1, "capacity", l[1].capacity = -1),
+            FAULT(0, "capacity", l[0].capacity = 99), FAULT(1, "pairs", l[1].pairs = -1),
+            FAULT(2, "format", l[2].format = (net_format)-1),
+            FAULT(2, "format", l[2].format = (net_format)5), FAULT(0, "slope", l[0].slope = 0.1f),
+            FAULT(0, "reads nothing", l[0].source = {}), FAULT(1, "reads nothing", l[1] = {}),
+            FAULT(3, "channels", l[3].channels = conv_channels_max + 1),
+            FAULT(1, "activation", l[1].act = activation_count),
+            FAULT(1, "activation", l[1].act = (activation)-1),
+            FAULT(2, "source2", l[2].source2 = net_from(0)),
+            FAULT(2, "source2", l[2].source2 = net_from(net_input)),
+            FAULT(2, "residual", l[2].residual = net_from(0)),
+            FAULT(3, "residual", l[3].residual = net_from(net_input)),
+            FAULT(2, "residual", l[2].channels = 9; l[2].residual = net_from(1)),
+            FAULT(1, "residual", l[1].residual = net_from(0)),
+            FAULT(0, "inverse", l[0].transposed = true; l[0].stride.x = 2),
+            FAULT(3, "inverse", l[3].stride = {2, 2, 1}),
+            FAULT(3, "inverse", l[3].stride = {3, 3, 3}),
+            FAULT(3, "inverse", l[3].stride = {4, 4, 4}),
+            FAULT(3, "inverse", l[1].stride = {4, 4, 4}),
+    });
 }
 
 // A member that an operation does not have is refused by its name, not ignored.
@@ -165,28 +99,16 @@ TEST(net_plan_refuses_members_of_other_operations) {
 }
 
 TEST(net_plan_names_the_pooling_at_fault) {
-    static const fault faults[] = {
-        {1, "over one voxel",
-         [](net_layer *l) {
-             l[1].size = l[1].stride = {1, 1, 1};
-         },
-         __LINE__},
-    };
     for (net_op op : {net_pool_max, net_pool_average}) {
         network n;
         net_plan plan;
-        for (size_t f = 0; f <= sizeof faults / sizeof *faults; ++f) {
-            networks::network_begin(&n, 4);
-            networks::network_conv(&n, "first", net_input, 8, 3, 1);
-            reference_net_pool(&n, op, 0, {2, 2, 2}, {2, 2, 2});
-            if (f == 0) {
-                REQUIRE_OK(plan_sets(&n, &plan));
-                CHECK_EQUAL(plan.step[1].channels, 8);
-            } else {
-                faults[f - 1].plant(n.layers);
-                check_fault(&n, faults[f - 1].layer, faults[f - 1].words, faults[f - 1].line);
-            }
-        }
+        networks::network_begin(&n, 4);
+        networks::network_conv(&n, "first", net_input, 8, 3, 1);
+        reference_net_pool(&n, op, 0, {2, 2, 2}, {2, 2, 2});
+        REQUIRE_OK(plan_sets(&n, &plan));
+        CHECK_EQUAL(plan.step[1].channels, 8);
+        n.layers[1].size = n.layers[1].stride = {1, 1, 1};
+        check_fault(&n, {1, "over one voxel", nullptr, __FILE__, __LINE__});
     }
 }
 
@@ -230,7 +152,7 @@ TEST(net_plan_limits_of_sets_maps_and_layers) {
     REQUIRE_OK(plan_sets(&n, &plan));
     CHECK_EQUAL(plan.sets, (int)net_sets_max);
     n.count = net_sets_max;
-    check_fault(&n, net_sets_max - 1, "too many coordinate sets", __LINE__);
+    check_fault(&n, {net_sets_max - 1, "too many coordinate sets", nullptr, __FILE__, __LINE__});
     n.layers[net_sets_max - 1].stride = {5, 5, 5};
     CHECK_OK(plan_sets(&n, &plan));
 
@@ -243,7 +165,7 @@ TEST(net_plan_limits_of_sets_maps_and_layers) {
     REQUIRE_OK(plan_sets(&n, &plan));
     CHECK_EQUAL(plan.maps, (int)net_maps_max);
     n.count = net_maps_max + 1;
-    check_fault(&n, net_maps_max, "too many kernel maps", __LINE__);
+    check_fault(&n, {net_maps_max, "too many kernel maps", nullptr, __FILE__, __LINE__});
 
     n.count = 0;
     for (int i = 0; i < net_layers_max; ++i) {
@@ -265,18 +187,18 @@ TEST(net_plan_stride_and_reach_too_large) {
     networks::network_conv(&n, "down", 0, 4, 2, 1 << 10);
     networks::network_conv(&n, "down", 1, 4, 1, 2);
     n.layers[2].stride = {1, 1, 2};
-    check_fault(&n, 2, "a stride beyond 2^20", __LINE__);
+    check_fault(&n, {2, "a stride beyond 2^20", nullptr, __FILE__, __LINE__});
     n.layers[2].stride = {1 << 12, 1, 1}; // 2^32: a product of ints would be 0
-    check_fault(&n, 2, "a stride beyond 2^20", __LINE__);
+    check_fault(&n, {2, "a stride beyond 2^20", nullptr, __FILE__, __LINE__});
     n.layers[2].stride = {1 << 20, 1 << 20, 1 << 20};
-    check_fault(&n, 2, "a stride beyond 2^20", __LINE__);
+    check_fault(&n, {2, "a stride beyond 2^20", nullptr, __FILE__, __LINE__});
     n.count = 2;
     REQUIRE_OK(plan_sets(&n, &plan));
     CHECK_EQUAL(plan.set[2].stride.y, 1 << 20);
 
     networks::network_conv(&n, "wide", 1, 4, 15, 1); // 2^20 * 2^8 * 15 is no int
     n.layers[2].dilation.x = 1 << 8;
-    check_fault(&n, 2, "reach", __LINE__);
+    check_fault(&n, {2, "reach", nullptr, __FILE__, __LINE__});
     word_need need = {};
     status s = net_need(n.layers, n.count, &need);
     CHECK_STATUS(s, status_layer);

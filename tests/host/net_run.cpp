@@ -483,8 +483,8 @@ TEST(net_host_run_refuses) {
         args other_capacity = good;
         other_capacity.input.capacity += change;
         s = net_run_host(&plan, &other_capacity);
-        CHECK_STATUS(s, status_capacity);
-        CHECK_EQUAL(s.detail, 50);
+        CHECK_STATUS(s, status_bad_size);
+        CHECK_EQUAL(s.detail, 50 + change);
     }
     CHECK_STATUS(run([](args *a) { a->input.capacity = 0; }), status_bad_size);
     uint64_t wide = 0;
