@@ -64,6 +64,22 @@ DEVICE_TEST(gpu_net_small_networks) {
     }
 }
 
+// Layers of fp32 and of tf32 read each other.
+DEVICE_TEST(gpu_net_formats_of_layers) {
+    for (numeric type : {numeric_tf32, numeric_f32}) {
+        for (const char *name : {"pooled", "gated", "SparseResNet21"}) {
+            network n;
+            network_named(name, &n);
+            for (int i = 0; i < n.count; ++i) {
+                n.layers[i].format = i % 3 == 0   ? net_format_f32
+                                     : i % 3 == 1 ? net_format_tf32
+                                                  : net_format_same;
+            }
+            check_network<uint32_t>(&n, type, 150, 200, 23);
+        }
+    }
+}
+
 DEVICE_TEST(gpu_net_random_networks) {
     random_state r = random_make(7);
     for (int i = 0; i < (test_quick() ? 4 : 60); ++i) {

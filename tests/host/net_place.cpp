@@ -268,99 +268,68 @@ int shortcut_found(const network *n, const net_limits *limits, int layer) {
 }
 
 // A change to the table, and what it makes of its shortcut.
-template <typename F>
-void check_shortcut(int expected, F change) {
+void check_shortcut(int expected, void (*change)(net_layer *l, net_limits *s), int line) {
     network n;
     network_with_shortcut(&n);
     net_limits limits = limits_make(100, 4);
     change(n.layers, &limits);
-    CHECK_EQUAL(shortcut_found(&n, &limits, block_second), expected);
+    const int found = shortcut_found(&n, &limits, block_second);
+    char text[64];
+    snprintf(text, sizeof text, "shortcut %d instead of %d", found, expected);
+    test_check(found == expected, __FILE__, line, text);
 }
+
+// l: the layers, s: the limits.
+#define SHORTCUT(expected, ...)                                                                    \
+    check_shortcut(                                                                                \
+        expected,                                                                                  \
+        []([[maybe_unused]] net_layer *l, [[maybe_unused]] net_limits *s) { __VA_ARGS__; },        \
+        __LINE__)
 
 } // namespace
 
 TEST(net_plan_finds_shortcuts) {
-    using layers = net_layer *;
-    using limit = net_limits *;
     network n;
     network_with_shortcut(&n);
     REQUIRE(n.count == block_layers &&
             net_number(n.layers[block_second].residual) == block_shortcut);
-    check_shortcut(block_shortcut, [](layers, limit) {});
-    check_shortcut(block_shortcut, [](layers l, limit) {
-        l[block_shortcut].norm = false;
-        l[block_shortcut].bias = true;
-        l[block_shortcut].source2 = net_from(net_input);
-        l[block_second].act = activation_leaky;
-    });
-    check_shortcut(block_shortcut, [](layers l, limit) { l[block_second].keep = true; });
-    check_shortcut(block_shortcut,
-                   [](layers l, limit) { l[block_shortcut].source = net_from(net_input); });
-    check_shortcut(block_shortcut, [](layers l, limit) { l[block_second].size = {1, 1, 1}; });
-    check_shortcut(block_shortcut, [](layers, limit s) {
-        s->keep_all = true;
-        s->shortcuts = net_shortcuts_hidden;
-    });
-    check_shortcut(block_shortcut, [](layers, limit s) { s->shortcuts = net_shortcuts_hidden; });
+    SHORTCUT(block_shortcut, (void)l);
+    SHORTCUT(block_shortcut, l[block_shortcut].norm = false; l[block_shortcut].bias = true;
+             l[block_shortcut].source2 = net_from(net_input);
+             l[block_second].act = activation_leaky);
+    SHORTCUT(block_shortcut, l[block_second].keep = true);
+    SHORTCUT(block_shortcut, l[block_shortcut].source = net_from(net_input));
+    SHORTCUT(block_shortcut, l[block_second].size = {1, 1, 1});
+    SHORTCUT(block_shortcut, s->keep_all = true; s->shortcuts = net_shortcuts_hidden);
+    SHORTCUT(block_shortcut, s->shortcuts = net_shortcuts_hidden);
     // It has an activation, a residual, an extent, a stride; it is kept, or read elsewhere.
-    check_shortcut(net_none, [](layers l, limit) { l[block_shortcut].act = activation_relu; });
-    check_shortcut(net_none, [](layers l, limit) { l[block_shortcut].act = activation_leaky; });
-    check_shortcut(net_none, [](layers l, limit) {
-        l[0].channels = 96;
-        l[block_shortcut].residual = net_from(0);
-    });
-    check_shortcut(net_none, [](layers l, limit) { l[block_shortcut].size = {1, 1, 3}; });
-    check_shortcut(net_none, [](layers l, limit) {
-        l[block_shortcut].stride = l[block_first].stride = {2, 2, 2};
-    });
-    check_shortcut(net_none, [](layers l, limit) { l[block_shortcut].keep = true; });
-    check_shortcut(net_none, [](layers, limit s) { s->keep_all = true; });
-    check_shortcut(net_none, [](layers, limit s) { s->shortcuts = net_shortcuts_apart; });
-    check_shortcut(net_none, [](layers, limit s) {
-        s->keep_all = true;
-        s->shortcuts = net_shortcuts_apart;
-    });
-    check_shortcut(net_none,
-                   [](layers l, limit) { l[block_first].source = net_from(block_shortcut); });
-    check_shortcut(net_none,
-                   [](layers l, limit) { l[block_first].source2 = net_from(block_shortcut); });
-    check_shortcut(net_none,
-                   [](layers l, limit) { l[block_first].residual = net_from(block_shortcut); });
-    check_shortcut(net_none,
-                   [](layers l, limit) { l[block_second].source = net_from(block_shortcut); });
-    check_shortcut(net_none,
-                   [](layers l, limit) { l[block_second].source2 = net_from(block_shortcut); });
-    check_shortcut(net_none,
-                   [](layers l, limit) { l[block_after].source = net_from(block_shortcut); });
-    check_shortcut(net_none, [](layers l, limit) {
-        l[block_after].channels = 96;
-        l[block_after].residual = net_from(block_shortcut);
-    });
-    check_shortcut(net_none, [](layers l, limit) {
-        l[block_after].op = net_pool_max;
-        l[block_after].source = net_from(block_shortcut);
-        l[block_after].channels = 0;
-        l[block_after].norm = false;
-        l[block_after].act = activation_none;
-    });
+    SHORTCUT(net_none, l[block_shortcut].act = activation_relu);
+    SHORTCUT(net_none, l[block_shortcut].act = activation_leaky);
+    SHORTCUT(net_none, l[0].channels = 96; l[block_shortcut].residual = net_from(0));
+    SHORTCUT(net_none, l[block_shortcut].size = {1, 1, 3});
+    SHORTCUT(net_none, l[block_shortcut].stride = l[block_first].stride = {2, 2, 2});
+    SHORTCUT(net_none, l[block_shortcut].keep = true);
+    SHORTCUT(net_none, s->keep_all = true);
+    SHORTCUT(net_none, s->shortcuts = net_shortcuts_apart);
+    SHORTCUT(net_none, s->keep_all = true; s->shortcuts = net_shortcuts_apart);
+    SHORTCUT(net_none, l[block_first].source = net_from(block_shortcut));
+    SHORTCUT(net_none, l[block_first].source2 = net_from(block_shortcut));
+    SHORTCUT(net_none, l[block_first].residual = net_from(block_shortcut));
+    SHORTCUT(net_none, l[block_second].source = net_from(block_shortcut));
+    SHORTCUT(net_none, l[block_second].source2 = net_from(block_shortcut));
+    SHORTCUT(net_none, l[block_after].source = net_from(block_shortcut));
+    SHORTCUT(net_none, l[block_after].channels = 96;
+             l[block_after].residual = net_from(block_shortcut));
+    SHORTCUT(net_none, l[block_after].op = net_pool_max;
+             l[block_after].source = net_from(block_shortcut); l[block_after].channels = 0;
+             l[block_after].norm = false; l[block_after].act = activation_none);
     // What is added is no convolution, or no layer.
-    check_shortcut(net_none, [](layers l, limit) {
-        l[0].channels = 96;
-        l[block_second].residual = net_from(0);
-    });
-    check_shortcut(net_none,
-                   [](layers l, limit) { l[block_second].residual = net_from(net_none); });
-    check_shortcut(net_none, [](layers l, limit s) {
-        s->channels = 96;
-        l[block_second].residual = net_from(net_input);
-    });
-    check_shortcut(net_none, [](layers l, limit) {
-        l[0].channels = 96;
-        l[block_shortcut].op = net_pool_average;
-        l[block_shortcut].size = {3, 3, 3};
-        l[block_shortcut].channels = 0;
-        l[block_shortcut].norm = false;
-    });
+    SHORTCUT(net_none, l[0].channels = 96; l[block_second].residual = net_from(0));
+    SHORTCUT(net_none, l[block_second].residual = net_from(net_none));
+    SHORTCUT(net_none, s->channels = 96; l[block_second].residual = net_from(net_input));
+    SHORTCUT(net_none, l[0].channels = 96; l[block_shortcut].op = net_pool_average;
+             l[block_shortcut].size = {3, 3, 3}; l[block_shortcut].channels = 0;
+             l[block_shortcut].norm = false);
 }
 
 namespace {

@@ -139,6 +139,57 @@ TEST(net_plan_names_the_product_at_fault) {
     }
 }
 
+// A layer has the network's format or its own. What would need a conversion is refused.
+TEST(net_plan_formats) {
+    const struct {
+        numeric type;
+        net_format conv, last; // of layers 1 and 2
+        net_layer layer;       // layer 2
+        numeric expected;      // of layer 2
+        bool good;
+    } cases[] = {
+        {numeric_tf32, net_format_f32, net_format_same, net_layer_conv("", 1, 8, 3, 1),
+         numeric_tf32, true},
+        {numeric_f32, net_format_tf32, net_format_f32, net_layer_pool("", net_pool_max, 1, 3, 1),
+         numeric_f32, true},
+        {numeric_f16, net_format_f16, net_format_same, net_layer_conv("", 1, 8, 3, 1), numeric_f16,
+         true},
+        {numeric_f16, net_format_same, net_format_bf16, net_layer_conv("", 1, 8, 3, 1),
+         numeric_bf16, false},
+        {numeric_f32, net_format_same, net_format_f16, net_layer_conv("", 1, 8, 3, 1), numeric_f16,
+         false},
+        {numeric_bf16, net_format_same, net_format_f32, net_layer_join("", 1, 0), numeric_f32,
+         false},
+        {numeric_f16, net_format_same, net_format_f32, net_layer_dense("", 1), numeric_f32, true},
+        {numeric_f16, net_format_same, net_format_same, net_layer_dense("", 1), numeric_f16, true},
+        {numeric_tf32, net_format_same, net_format_same, net_layer_dense("", 1), numeric_f32, true},
+        {numeric_f16, net_format_same, net_format_bf16, net_layer_dense("", 1), numeric_bf16,
+         false},
+    };
+    for (const auto &c : cases) {
+        net_layer layers[3] = {net_layer_conv("", net_input, 8, 3, 1),
+                               net_layer_conv("", 0, 8, 3, 1), c.layer};
+        layers[1].format = c.conv;
+        layers[2].format = c.last;
+        net_limits limits = limits_make(100, 4);
+        limits.grid.extent = {20, 20, 20};
+        limits.batch = 1;
+        limits.type = c.type;
+        net_plan plan;
+        const status s = net_plan_sets(layers, 3, &limits, true, &plan);
+        if (c.good) {
+            CHECK_OK(s);
+            CHECK_EQUAL(net_type_of(&plan, 2), c.expected);
+            CHECK_EQUAL(plan.step[2].shape.type, c.expected);
+        } else {
+            CHECK(s.code == status_layer && s.detail == 2 && strstr(s.subject, "format"));
+        }
+        limits.type = numeric_f32; // the host is fp32 throughout
+        CHECK_OK(net_plan_sets(layers, 3, &limits, false, &plan));
+        CHECK_EQUAL(net_type_of(&plan, 2), numeric_f32);
+    }
+}
+
 // As many as there may be, and one more.
 TEST(net_plan_limits_of_sets_maps_and_layers) {
     network n;

@@ -346,15 +346,23 @@ SPIRA_API int32_t reference_net_voxels(const reference_net_run<W> *run, int laye
     return (int32_t)run->sets.set[reference_net_set_of(run->net, run->plan, layer)].size();
 }
 
+// The format of the features of a layer, or of the input.
+template <typename W>
+SPIRA_API spira::numeric reference_net_type(const reference_net_run<W> *run, int layer) {
+    const int format = layer < 0 || !run->plan->device ? 0 : run->net->layers[layer].format;
+    return format ? (spira::numeric)(format - 1) : run->plan->limits.type;
+}
+
 // The features of a layer, or of the input, as floats.
 template <typename W>
 SPIRA_API std::vector<float> reference_net_floats(const reference_net_run<W> *run, int layer) {
     int64_t channels = reference_net_channels(run->net, layer);
     const int64_t count =
         layer >= spira::net_input ? reference_net_voxels(run, layer) * channels : 0;
+    const spira::numeric type = reference_net_type(run, layer);
     std::vector<float> values;
     for (int64_t i = 0; i < count; ++i) {
-        values.push_back(spira::numeric_load(run->plan->limits.type, run->feature[1 + layer], i));
+        values.push_back(spira::numeric_load(type, run->feature[1 + layer], i));
     }
     values.push_back(0); // an empty array has an address too
     return values;
@@ -369,7 +377,7 @@ SPIRA_API spira::conv_shape reference_net_shape(const reference_net_run<W> *run,
     shape.cin = reference_net_channels(run->net, spira::net_number(l->source));
     shape.cin2 = reference_net_channels(run->net, spira::net_number(l->source2));
     shape.cout = l->channels;
-    shape.type = run->plan->limits.type;
+    shape.type = reference_net_type(run, layer);
     return shape;
 }
 
@@ -400,7 +408,7 @@ SPIRA_API spira::conv_epilogue reference_net_epilogue(const reference_net_run<W>
 template <typename W>
 SPIRA_API reference_verdict reference_net_pooled(const reference_net_run<W> *run, int layer) {
     const spira::net_layer *l = &run->net->layers[layer];
-    const spira::numeric type = run->plan->limits.type;
+    const spira::numeric type = reference_net_type(run, layer);
     std::vector<int32_t> map = reference_net_map(run->net, run->plan, &run->sets, layer);
     std::vector<float> in = reference_net_floats(run, spira::net_number(l->source));
     const int64_t volume = l->size.x * l->size.y * l->size.z;
@@ -602,7 +610,7 @@ SPIRA_API reference_verdict reference_net_multiplied(const reference_net_run<W> 
                              got = reference_net_floats(run, layer);
     reference_verdict worst = {-1, 0, 0, 0, 0};
     for (size_t i = 0; i + 1 < got.size(); ++i) {
-        const float wanted = spira::numeric_stored(run->plan->limits.type, a[i] * b[i]);
+        const float wanted = spira::numeric_stored(reference_net_type(run, layer), a[i] * b[i]);
         if (got[i] != wanted && !(worst.ratio > 0)) {
             worst = {INFINITY, (int64_t)i, (double)got[i], (double)wanted, 0};
         }
