@@ -250,11 +250,11 @@ build/test_fast_math: $(FAST_MATH_TESTS:%=build/fast_math/%.o) build/host/harnes
 build/gpu_$(ARCH)/%.o: tests/gpu/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) -c $< -o $@)
 
-build/gpu_$(ARCH)/%.o build/race_$(ARCH)/%.o: HOST_LEVEL = $(if $(PTX_ONLY),-O0,-O1)
+build/gpu_$(ARCH)/%.o build/race_$(ARCH)/%.o build/scan_%: HOST_LEVEL = $(if $(PTX_ONLY),-O0,-O1)
 $(CHECK)/%.ok: HOST_LEVEL = -O0
 
 build/test_gpu: $(GPU_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)
-build/test_cublas: build/gpu_$(ARCH)/cublas.o
+build/test_cublas: build/gpu_$(ARCH)/cublas.o build/gpu_$(ARCH)/shared_conv.o
 
 # Kernels as racecheck can follow them (SPIRA_RACECHECK in spira/base/async.cuh).
 build/race_$(ARCH)/%.o: tests/gpu/%.cu

@@ -145,7 +145,8 @@ template <typename W>
 static spira::status net_features_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
     const spira::net_run_args<W> run = net_args(w);
-    return spira::net_layers_start(w->plan, 0, w->plan->layer_count, &run, stream);
+    return spira::net_layers_start<spira::numeric_any>(w->plan, 0, w->plan->layer_count, &run,
+                                                       stream);
 }
 
 // From raw coordinates to the features of the last layer. The features of the voxels are computed

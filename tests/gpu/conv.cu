@@ -942,7 +942,7 @@ TEST(conv_gpu_without_code) {
     args.weights = memory;
     args.out = memory + 256;
     if (!device_code_within(0, 79)) {
-        const status said = conv<numeric_f16>(&turing, &args, nullptr);
+        const status said = shared_conv.conv_f16(&turing, &args, nullptr);
         CHECK_STATUS(said, status_unsupported);
         CHECK(strstr(said.subject, "gpu") != nullptr);
     }
@@ -1263,7 +1263,7 @@ std::vector<char> run_chain(const problem *p, const device_problem *d, bool prog
     CUDA_CHECK(cudaDeviceSynchronize());
     for (int layer = 0; layer < 7; ++layer) {
         args.epilogue.residual = args.in;
-        CHECK_OK(conv(gpu(), &args, stream_get()));
+        CHECK_OK(shared_conv.conv(gpu(), &args, stream_get()));
         const void *in = args.in;
         args.in = args.out;
         args.out = (void *)in;
@@ -1382,7 +1382,7 @@ status start_spoiled(const device_problem *d, F spoil) {
     conv_map map = d->map;
     args.map = &map;
     spoil(&args, &map);
-    return conv(gpu(), &args, stream_get());
+    return shared_conv.conv(gpu(), &args, stream_get());
 }
 
 DEVICE_TEST(gpu_conv_refuses) {
@@ -1426,10 +1426,11 @@ DEVICE_TEST(gpu_conv_refuses) {
         for (auto &b : bad) {
             CHECK_STATUS(start_spoiled(&d, b.spoil), b.code);
         }
-        CHECK_STATUS(conv(gpu(), nullptr, stream_get()), status_null_pointer);
-        CHECK_STATUS(conv(nullptr, &d.args, stream_get()), status_null_pointer);
-        const status other = type == numeric_f16 ? conv<numeric_bf16>(gpu(), &d.args, stream_get())
-                                                 : conv<numeric_f16>(gpu(), &d.args, stream_get());
+        CHECK_STATUS(shared_conv.conv(gpu(), nullptr, stream_get()), status_null_pointer);
+        CHECK_STATUS(shared_conv.conv(nullptr, &d.args, stream_get()), status_null_pointer);
+        const status other = type == numeric_f16
+                                 ? shared_conv.conv_f32(gpu(), &d.args, stream_get())
+                                 : shared_conv.conv_f16(gpu(), &d.args, stream_get());
         CHECK_STATUS(other, status_unsupported); // another format than it is compiled for
         CHECK(device_untouched(d.out, 0, d.out_bytes));
     }

@@ -312,8 +312,7 @@ status input_start(const device_problem *d, const conv_shape *s, grad_source sou
     a.weights = d->args.weights;
     a.residual = d->args.epilogue.residual;
     a.in_grad = d->args.out;
-    return s->type == numeric_f16 ? conv_grad_input<numeric_f16>(gpu(), &a, stream_get())
-                                  : conv_grad_input<numeric_f32>(gpu(), &a, stream_get());
+    return shared_conv.conv_grad_input(gpu(), &a, stream_get());
 }
 
 // The packed weights of the input gradient; buffers one byte short are refused.

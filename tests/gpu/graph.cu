@@ -237,10 +237,10 @@ status network_index(const network<W> *n, cudaStream_t s) {
 template <typename W>
 status network_run(const network<W> *n, cudaStream_t s) {
     SPIRA_TRY(network_index(n, s));
-    SPIRA_TRY(conv(gpu(), &n->first, s));
-    SPIRA_TRY(conv(gpu(), &n->down, s));
-    SPIRA_TRY(conv(gpu(), &n->up, s));
-    SPIRA_TRY(conv(gpu(), &n->last, s));
+    SPIRA_TRY(shared_conv.conv(gpu(), &n->first, s));
+    SPIRA_TRY(shared_conv.conv(gpu(), &n->down, s));
+    SPIRA_TRY(shared_conv.conv(gpu(), &n->up, s));
+    SPIRA_TRY(shared_conv.conv(gpu(), &n->last, s));
     pool_args local = {};
     local.kind = pool_max;
     local.type = n->type;

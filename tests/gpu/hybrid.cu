@@ -141,7 +141,7 @@ status device_hybrid_layout(const device_hybrid *d, cudaStream_t stream) {
 }
 
 status device_hybrid_start(const device_hybrid *d, cudaStream_t stream) {
-    return conv_hybrid(gpu(), &d->args, d->scratch, d->scratch_bytes, stream);
+    return shared_conv.conv_hybrid(gpu(), &d->args, d->scratch, d->scratch_bytes, stream);
 }
 
 bool hybrid_is_deterministic(const hybrid_problem *p) {
@@ -613,21 +613,23 @@ DEVICE_TEST(gpu_hybrid_refuses) {
     for (auto &c : bad) {
         conv_hybrid_args args = d.args;
         c.spoil(&args);
-        status got = conv_hybrid(gpu(), &args, plenty, d.scratch_bytes + 4096, stream_get());
+        status got =
+            shared_conv.conv_hybrid(gpu(), &args, plenty, d.scratch_bytes + 4096, stream_get());
         CHECK_STATUS(got, c.code);
         CHECK(strncmp(got.subject, c.subject, strlen(c.subject)) == 0);
     }
     auto run = [&](char *scratch, size_t given) {
-        return conv_hybrid(gpu(), &d.args, scratch, given, stream_get());
+        return shared_conv.conv_hybrid(gpu(), &d.args, scratch, given, stream_get());
     };
     REQUIRE(d.scratch_bytes > 0);
     CHECK_STATUS(run(nullptr, d.scratch_bytes), status_null_pointer);
     CHECK_STATUS(run(d.scratch, d.scratch_bytes - 1), status_workspace);
     CHECK_STATUS(run(d.scratch + 16, d.scratch_bytes), status_alignment);
-    CHECK_STATUS(conv_hybrid(gpu(), nullptr, d.scratch, d.scratch_bytes, stream_get()),
+    CHECK_STATUS(shared_conv.conv_hybrid(gpu(), nullptr, d.scratch, d.scratch_bytes, stream_get()),
                  status_null_pointer);
-    CHECK_STATUS(conv_hybrid(nullptr, &d.args, d.scratch, d.scratch_bytes, stream_get()),
-                 status_null_pointer);
+    CHECK_STATUS(
+        shared_conv.conv_hybrid(nullptr, &d.args, d.scratch, d.scratch_bytes, stream_get()),
+        status_null_pointer);
     size_t bytes = 0;
     CHECK_STATUS(conv_hybrid_workspace(nullptr, &bytes), status_null_pointer);
     CHECK_STATUS(conv_hybrid_workspace(&d.args, nullptr), status_null_pointer);

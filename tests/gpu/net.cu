@@ -5,6 +5,8 @@
 
 using namespace nets;
 
+static const shared_net_calls<uint32_t> &net32 = shared_net<uint32_t>();
+
 // ---- every layer --------------------------------------------------------------------------------
 
 DEVICE_TEST(gpu_net_zoo) {
@@ -139,9 +141,9 @@ DEVICE_TEST(gpu_net_index_and_layers_are_the_run) {
     device_net_forget(&d, 0xff);
     CHECK_OK(device_net_voxelize(&d, nullptr));
     const net_run_args<uint32_t> run = device_net_args(&d);
-    CHECK_OK(net_index(gpu(), d.plan.get(), &run, nullptr));
+    CHECK_OK(net32.net_index(gpu(), d.plan.get(), &run, nullptr));
     for (int i = 0; i < n.count; ++i) {
-        CHECK_OK(net_layer_run(gpu(), d.plan.get(), i, &run, nullptr));
+        CHECK_OK(net32.net_layer_run(gpu(), d.plan.get(), i, &run, nullptr));
     }
     CHECK_EQUAL(difference(result_fetch(&d), whole, true), "");
 }
@@ -228,7 +230,7 @@ void check_input_count(const network *n) {
         device_copy_in(d.set.count, &count, 1);
         CHECK_OK(device_status_clear(d.trouble, nullptr));
         const net_run_args<W> run = device_net_args(&d);
-        CHECK_OK(net_run(gpu(), d.plan.get(), &run, nullptr));
+        CHECK_OK(shared_net<W>().net_run(gpu(), d.plan.get(), &run, nullptr));
         device_copy_in(d.set.count, &most, 1);
         result<W> &r = results[more > 0];
         r = result_fetch(&d);
@@ -574,7 +576,7 @@ DEVICE_TEST(gpu_net_run_refuses) {
     auto run = [&](void (*change)(args *)) {
         args changed = good;
         change(&changed);
-        return net_run(gpu(), p, &changed, nullptr);
+        return net32.net_run(gpu(), p, &changed, nullptr);
     };
     status s = run([](args *a) { --a->bytes; });
     CHECK_STATUS(s, status_workspace);
@@ -588,14 +590,14 @@ DEVICE_TEST(gpu_net_run_refuses) {
     CHECK_STATUS(run([](args *a) { a->loaded = (char *)a->loaded + 128; }), status_alignment);
     CHECK_STATUS(run([](args *a) { a->input.words = nullptr; }), status_null_pointer);
     CHECK_STATUS(run([](args *a) { a->input.count = nullptr; }), status_null_pointer);
-    CHECK_STATUS(net_run<uint32_t>(gpu(), nullptr, &good, nullptr), status_null_pointer);
-    CHECK_STATUS(net_run<uint32_t>(gpu(), p, nullptr, nullptr), status_null_pointer);
-    CHECK_STATUS(net_run<uint32_t>(nullptr, p, &good, nullptr), status_null_pointer);
-    CHECK_STATUS(net_run(gpu(), &other, &good, nullptr), status_unsupported);
+    CHECK_STATUS(net32.net_run(gpu(), nullptr, &good, nullptr), status_null_pointer);
+    CHECK_STATUS(net32.net_run(gpu(), p, nullptr, nullptr), status_null_pointer);
+    CHECK_STATUS(net32.net_run(nullptr, p, &good, nullptr), status_null_pointer);
+    CHECK_STATUS(net32.net_run(gpu(), &other, &good, nullptr), status_unsupported);
     for (int change : {-1, 1}) {
         args other_capacity = good;
         other_capacity.input.capacity += change;
-        s = net_run(gpu(), p, &other_capacity, nullptr);
+        s = net32.net_run(gpu(), p, &other_capacity, nullptr);
         CHECK_STATUS(s, status_bad_size);
         CHECK_EQUAL(s.detail, 300 + change);
     }
@@ -605,7 +607,7 @@ DEVICE_TEST(gpu_net_run_refuses) {
         args changed = good;
         change(&side);
         changed.side = &side;
-        return net_run(gpu(), plan, &changed, nullptr);
+        return net32.net_run(gpu(), plan, &changed, nullptr);
     };
     CHECK_STATUS(beside([](net_side *) {}, p), status_unsupported);
     other.limits.overlap = true;
@@ -620,15 +622,15 @@ DEVICE_TEST(gpu_net_run_refuses) {
     CHECK_STATUS(s, status_null_pointer);
     CHECK_EQUAL(s.subject, "side.early");
     for (int layer : {-1, n.count, INT32_MAX}) {
-        CHECK_STATUS(net_layer_run(gpu(), p, layer, &good, nullptr), status_bad_size);
+        CHECK_STATUS(net32.net_layer_run(gpu(), p, layer, &good, nullptr), status_bad_size);
     }
     args without = good;
     without.memory = nullptr;
-    CHECK_STATUS(net_layer_run<uint32_t>(gpu(), nullptr, 0, &good, nullptr), status_null_pointer);
-    CHECK_STATUS(net_layer_run(gpu(), p, 0, &without, nullptr), status_null_pointer);
-    CHECK_STATUS(net_index(gpu(), p, &without, nullptr), status_null_pointer);
+    CHECK_STATUS(net32.net_layer_run(gpu(), nullptr, 0, &good, nullptr), status_null_pointer);
+    CHECK_STATUS(net32.net_layer_run(gpu(), p, 0, &without, nullptr), status_null_pointer);
+    CHECK_STATUS(net32.net_index(gpu(), p, &without, nullptr), status_null_pointer);
     CHECK(device_untouched(d.memory, 0, (int64_t)bytes)); // nothing was launched
-    CHECK_OK(net_run(gpu(), p, &good, nullptr));
+    CHECK_OK(net32.net_run(gpu(), p, &good, nullptr));
 }
 
 // A plan of another GPU model, or of another format than the caller is compiled for, is refused by
@@ -655,20 +657,22 @@ DEVICE_TEST(gpu_net_refuses_plans_of_another_gpu) {
         net_plan other = *d.plan;
         change(&other.gpu);
         const status all[] = {
-            net_load(gpu(), &other, params, loaded, other.loaded_bytes, nullptr),
-            net_index(gpu(), &other, &run, nullptr),
-            net_layer_run(gpu(), &other, 0, &run, nullptr),
-            net_run(gpu(), &other, &run, nullptr),
+            net32.net_load(gpu(), &other, params, loaded, other.loaded_bytes, nullptr),
+            net32.net_index(gpu(), &other, &run, nullptr),
+            net32.net_layer_run(gpu(), &other, 0, &run, nullptr),
+            net32.net_run(gpu(), &other, &run, nullptr),
         };
         for (const status &s : all) {
             CHECK_STATUS(s, status_unsupported);
             CHECK_EQUAL(s.subject, "plan (made for another GPU model)");
         }
     }
+    net_plan other = *d.plan;
+    other.limits.type = numeric_bf16;
     const status formats[] = {
-        net_load<numeric_bf16>(gpu(), d.plan.get(), params, loaded, d.plan->loaded_bytes, nullptr),
-        net_layer_run<uint32_t, numeric_bf16>(gpu(), d.plan.get(), 0, &run, nullptr),
-        net_run<uint32_t, numeric_bf16>(gpu(), d.plan.get(), &run, nullptr),
+        net32.net_load_f16(gpu(), &other, params, loaded, other.loaded_bytes, nullptr),
+        net32.net_layer_run_f16(gpu(), &other, 0, &run, nullptr),
+        net32.net_run_f16(gpu(), &other, &run, nullptr),
     };
     for (const status &s : formats) {
         CHECK_STATUS(s, status_unsupported);
@@ -676,7 +680,7 @@ DEVICE_TEST(gpu_net_refuses_plans_of_another_gpu) {
     }
     CHECK(device_untouched(d.memory, 0, (int64_t)d.plan->workspace_bytes));
     CHECK(device_untouched(loaded, 0, (int64_t)d.plan->loaded_bytes));
-    CHECK_OK((net_run<uint32_t, numeric_f16>(gpu(), d.plan.get(), &run, nullptr)));
+    CHECK_OK(net32.net_run_f16(gpu(), d.plan.get(), &run, nullptr));
 }
 
 DEVICE_TEST(gpu_net_load_refuses) {
@@ -689,19 +693,19 @@ DEVICE_TEST(gpu_net_load_refuses) {
     other.device = false;
     const float *params = device_upload(d.params.data(), p->params);
     char *loaded = device_new<char>((int64_t)p->loaded_bytes);
-    status s = net_load(gpu(), p, params, loaded, p->loaded_bytes - 1, nullptr);
+    status s = net32.net_load(gpu(), p, params, loaded, p->loaded_bytes - 1, nullptr);
     CHECK_STATUS(s, status_workspace);
     CHECK_EQUAL(s.detail, p->loaded_bytes);
-    CHECK_STATUS(net_load(gpu(), p, params, loaded + 1, p->loaded_bytes, nullptr),
+    CHECK_STATUS(net32.net_load(gpu(), p, params, loaded + 1, p->loaded_bytes, nullptr),
                  status_alignment);
-    CHECK_STATUS(net_load(gpu(), p, params, nullptr, p->loaded_bytes, nullptr),
+    CHECK_STATUS(net32.net_load(gpu(), p, params, nullptr, p->loaded_bytes, nullptr),
                  status_null_pointer);
-    CHECK_STATUS(net_load(gpu(), p, nullptr, loaded, p->loaded_bytes, nullptr),
+    CHECK_STATUS(net32.net_load(gpu(), p, nullptr, loaded, p->loaded_bytes, nullptr),
                  status_null_pointer);
-    CHECK_STATUS(net_load(gpu(), nullptr, params, loaded, p->loaded_bytes, nullptr),
+    CHECK_STATUS(net32.net_load(gpu(), nullptr, params, loaded, p->loaded_bytes, nullptr),
                  status_null_pointer);
-    CHECK_STATUS(net_load(gpu(), &other, params, loaded, p->loaded_bytes, nullptr),
+    CHECK_STATUS(net32.net_load(gpu(), &other, params, loaded, p->loaded_bytes, nullptr),
                  status_unsupported);
     CHECK(device_untouched(loaded, 0, (int64_t)p->loaded_bytes));
-    CHECK_OK(net_load(gpu(), p, params, loaded, p->loaded_bytes, nullptr));
+    CHECK_OK(net32.net_load(gpu(), p, params, loaded, p->loaded_bytes, nullptr));
 }

@@ -1,6 +1,6 @@
 // tests/gpu/net_sets.cu: networks whose coordinate sets follow rules of their own (net/sets.h), on
 // the GPU: dilating sets, joins and dense maps, each layer against the host; one graph for frames
-// of all sizes; a second stream. In two formats, so that little is compiled.
+// of all sizes; a second stream.
 #include "../support/detector_scan.h"
 #include "../support/net_checks.cuh"
 
@@ -10,11 +10,11 @@ namespace {
 
 const char *const names[] = {"encoder", "flat", "mixed"};
 
-template <typename W, numeric format>
-void check_sets(const char *name, int32_t voxels, uint64_t seed) {
+template <typename W>
+void check_sets(const char *name, numeric format, int32_t voxels, uint64_t seed) {
     network n;
     network_named(name, &n);
-    check_network<W, format>(&n, format, voxels, voxels + 200, seed);
+    check_network<W>(&n, format, voxels, voxels + 200, seed);
 }
 
 } // namespace
@@ -22,14 +22,14 @@ void check_sets(const char *name, int32_t voxels, uint64_t seed) {
 DEVICE_TEST(gpu_net_sets_f16) {
     for (const char *name : names) {
         for (int32_t voxels : {0, 1, 33, test_quick() ? 200 : 3000}) {
-            check_sets<uint32_t, numeric_f16>(name, voxels, 1 + (uint64_t)voxels);
+            check_sets<uint32_t>(name, numeric_f16, voxels, 1 + (uint64_t)voxels);
         }
     }
 }
 
 DEVICE_TEST(gpu_net_sets_f32) {
     for (const char *name : names) {
-        check_sets<uint64_t, numeric_f32>(name, test_quick() ? 200 : 2000, 2);
+        check_sets<uint64_t>(name, numeric_f32, test_quick() ? 200 : 2000, 2);
     }
 }
 
@@ -45,7 +45,7 @@ DEVICE_TEST(gpu_net_sets_dense_types) {
         networks::network_conv(&n, "behind", layer - 1, 8, 3, 1);
         net_limits limits = limits_make(&n, numeric_f16, 900, true);
         n.layers[layer].format = i / 2 ? net_format_f32 : net_format_same;
-        device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
+        device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
         const net_run_args<uint32_t> run = device_net_args(&d);
         const net_result<uint32_t> r = net_output(d.plan.get(), layer, &run);
         CHECK_EQUAL(r.type, i / 2 ? numeric_f32 : numeric_f16);
@@ -62,7 +62,7 @@ DEVICE_TEST(gpu_net_sets_capacity_passed) {
         network_named(name, &n);
         net_limits limits = limits_make(&n, numeric_f16, 900, true);
         reference_net_capacities(&n, &limits, 150);
-        device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
+        device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
         for (int32_t voxels : {800, 10, 900, 0}) {
             frame f = frame_make<uint32_t>(7, &d.plan->layout, voxels, n.input_channels);
             check_result(&d, &f, device_net_result(&d, &f));
@@ -77,7 +77,7 @@ DEVICE_TEST(gpu_net_sets_graph_replays) {
         network_named(name, &n);
         net_limits limits = limits_make(&n, numeric_f16, 1000, true);
         limits.overlap = limits.overlap_early = true;
-        device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
+        device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
         d.side = side_get();
         cudaGraphExec_t replay = device_net_capture(&d);
         REQUIRE(replay != nullptr);
@@ -100,7 +100,7 @@ DEVICE_TEST(gpu_net_sets_output_in_place) {
         network n;
         network_named(name, &n);
         net_limits limits = limits_make(&n, numeric_f16, 900, true);
-        device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
+        device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
         frame f = frame_make<uint32_t>(5, &d.plan->layout, 800, n.input_channels);
         const result<uint32_t> wanted = device_net_result(&d, &f);
         const int last = n.count - 1;
@@ -109,7 +109,7 @@ DEVICE_TEST(gpu_net_sets_output_in_place) {
         const std::vector<char> &rows = wanted.features[1 + last];
         run.out = device_new<char>((int64_t)d.plan->step[last].feature_bytes);
         CUDA_CHECK(cudaMemset(kept.features, guarded_poison, rows.size()));
-        CHECK_OK((net_run<uint32_t, numeric_f16>(gpu(), d.plan.get(), &run, nullptr)));
+        CHECK_OK(shared_net<uint32_t>().net_run(gpu(), d.plan.get(), &run, nullptr));
         CHECK(net_output(d.plan.get(), last, &run).features == run.out);
         CHECK(fetch<char>(run.out, (int64_t)rows.size()) == rows);
         const int64_t at = (int64_t)d.plan->step[last].features;
@@ -126,7 +126,7 @@ DEVICE_TEST(gpu_net_sets_detector_on_a_scan) {
     network n;
     network_named("VoxelBackBone8x", &n);
     net_limits limits = limits_make(&n, numeric_f16, detector_scan_counts[0], true);
-    device_net<uint32_t, numeric_f16> d = device_net_make<uint32_t, numeric_f16>(&n, &limits);
+    device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
     frame f;
     f.coords = detector_scan_rows();
     f.rows = (int32_t)(f.coords.size() / 3);

@@ -249,7 +249,7 @@ DEVICE_TEST(gpu_portable_exact_on_every_gpu) {
     device_joined_make(&p, &d);
     CHECK(conv_shortcut_takes(&s, gpu_queried()));
     const std::vector<char> out = device_problem_run(&p.main, &d.main, true, [&] {
-        return conv<numeric_f32, true>(gpu_queried(), &d.main.args, stream_get());
+        return shared_conv.conv_shortcuts(gpu_queried(), &d.main.args, stream_get());
     });
     reference_conv_good(joined_judge(&p, out.data()), p.main.name);
     guarded_finish();

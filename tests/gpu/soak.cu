@@ -37,11 +37,11 @@ soak_shape soak_shape_choose() {
     return s;
 }
 
-// The one format of this test: no other is compiled.
+// The format of this test.
 const numeric soak_type = numeric_f16;
 
 template <typename W>
-using soak_net = device_net<W, soak_type>;
+using soak_net = device_net<W>;
 
 // Every second frame is of an ordinary size. The others are empty, a single voxel, just full, one
 // over, or far over capacity.
@@ -106,7 +106,7 @@ void soak_scope(F body) {
 // The result of a new plan in memory of its own, without a graph.
 template <typename W>
 result<W> soak_run(const network *n, const net_limits *limits, const frame *f, bool judge) {
-    soak_net<W> fresh = device_net_make<W, soak_type>(n, limits);
+    soak_net<W> fresh = device_net_make<W>(n, limits);
     result<W> r = device_net_result(&fresh, f);
     if (judge) {
         check_result(&fresh, f, r);
@@ -160,7 +160,7 @@ void check_soak() {
     reference_net_zoo(&n);
     net_limits limits = limits_make(&n, soak_type, shape.most, false);
     limits.overlap = true;
-    soak_net<W> d = device_net_make<W, soak_type>(&n, &limits);
+    soak_net<W> d = device_net_make<W>(&n, &limits);
     d.side = side_get(); // the runs that it is compared with use one stream
     cudaGraphExec_t replay = device_net_capture(&d);
     REQUIRE(replay != nullptr);
@@ -469,7 +469,7 @@ DEVICE_TEST(gpu_soak_few_multiprocessors) {
     network n;
     reference_net_zoo(&n);
     const net_limits limits = limits_make(&n, soak_type, 20000, true);
-    soak_net<uint32_t> d = device_net_make<uint32_t, soak_type>(&n, &limits);
+    soak_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
     const frame f = frame_make<uint32_t>(1, &d.plan->layout, limits.voxels, n.input_channels);
     device_net_upload(&d, &f);
     std::vector<few_call> calls = {few_network(&d), few_gradient(&d.plan->layout, d.set),

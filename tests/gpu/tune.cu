@@ -222,7 +222,8 @@ void device_tune_clear(const problem *p, const device_tune *d) {
 status device_tune_start(const device_tune *d, const tune_choice *c, cudaStream_t stream) {
     size_t bytes = 0;
     CHECK_OK(tune_workspace(&d->args, c, &bytes));
-    return tune_run(gpu(), &d->args, c, device_new<char>((int64_t)bytes), bytes, stream);
+    return shared_conv.tune_run(gpu(), &d->args, c, device_new<char>((int64_t)bytes), bytes,
+                                stream);
 }
 
 double device_tune_judge(const device_tune *d, int32_t samples) {
@@ -437,7 +438,7 @@ DEVICE_TEST(gpu_tune_replays_in_a_graph) {
         CUDA_CHECK(cudaDeviceSynchronize());
         cudaGraphExec_t graph = stream_capture(
             [&](cudaStream_t stream) {
-                CHECK_OK(tune_run(gpu(), &d.args, &c, scratch, bytes, stream));
+                CHECK_OK(shared_conv.tune_run(gpu(), &d.args, &c, scratch, bytes, stream));
                 CHECK_OK(tune_judge(gpu(), &d.args, d.weight, d.taps, 64, d.worst, stream));
             },
             3, false); // the convolution, a memset, the judgement: nothing is allocated
@@ -475,15 +476,15 @@ DEVICE_TEST(gpu_tune_run_refuses) {
     auto run = [&](const tune_args &a, const tune_choice &c, size_t less = 0) {
         size_t bytes = 0;
         CHECK_OK(tune_workspace(&a, &c, &bytes));
-        return tune_run(gpu(), &a, &c, device_new<char>((int64_t)bytes), bytes - less,
-                        stream_get());
+        return shared_conv.tune_run(gpu(), &a, &c, device_new<char>((int64_t)bytes), bytes - less,
+                                    stream_get());
     };
-    check_named(tune_run(gpu(), nullptr, &whole, nullptr, 0, stream_get()), status_null_pointer,
-                "args");
-    check_named(tune_run(gpu(), &d.args, nullptr, nullptr, 0, stream_get()), status_null_pointer,
-                "choice");
-    check_named(tune_run(nullptr, &d.args, &whole, nullptr, 0, stream_get()), status_null_pointer,
-                "gpu");
+    check_named(shared_conv.tune_run(gpu(), nullptr, &whole, nullptr, 0, stream_get()),
+                status_null_pointer, "args");
+    check_named(shared_conv.tune_run(gpu(), &d.args, nullptr, nullptr, 0, stream_get()),
+                status_null_pointer, "choice");
+    check_named(shared_conv.tune_run(nullptr, &d.args, &whole, nullptr, 0, stream_get()),
+                status_null_pointer, "gpu");
     size_t bytes = 0;
     check_named(tune_workspace(nullptr, &whole, &bytes), status_null_pointer, "args");
     check_named(tune_workspace(&d.args, &whole, nullptr), status_null_pointer, "bytes");
@@ -491,23 +492,23 @@ DEVICE_TEST(gpu_tune_run_refuses) {
     tune_choice c = whole;
     for (int dataflow : {-1, (int)tune_dataflows}) {
         c.dataflow = (tune_dataflow)dataflow;
-        check_named(tune_run(gpu(), &d.args, &c, nullptr, 0, stream_get()), status_unsupported,
-                    "choice.dataflow");
+        check_named(shared_conv.tune_run(gpu(), &d.args, &c, nullptr, 0, stream_get()),
+                    status_unsupported, "choice.dataflow");
     }
     c = hybrid;
     c.threshold = 4; // all offsets are dense: nobody has it
     check_named(tune_workspace(&d.args, &c, &bytes), status_null_pointer,
                 "hybrid (of choice.threshold)");
-    check_named(tune_run(gpu(), &d.args, &c, nullptr, 0, stream_get()), status_null_pointer,
-                "hybrid (of choice.threshold)");
+    check_named(shared_conv.tune_run(gpu(), &d.args, &c, nullptr, 0, stream_get()),
+                status_null_pointer, "hybrid (of choice.threshold)");
     c = whole;
     c.split = 3;
     check_named(run(d.args, c), status_unsupported, "sizes");
     tune_args a = d.args;
     a = d.args;
     a.hybrid = nullptr;
-    check_named(tune_run(gpu(), &a, &hybrid, nullptr, 0, stream_get()), status_null_pointer,
-                "hybrid");
+    check_named(shared_conv.tune_run(gpu(), &a, &hybrid, nullptr, 0, stream_get()),
+                status_null_pointer, "hybrid");
     a = d.args;
     a.map = nullptr;
     check_named(run(a, whole), status_null_pointer, "map");

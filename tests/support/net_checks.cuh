@@ -9,9 +9,8 @@ namespace nets {
 
 // Nothing has been written to bytes [from, end) of the workspace but by maps that stood there
 // before the features; those follow each other.
-template <typename W, numeric format>
-bool spare_bytes_untouched(const device_net<W, format> *d, const result<W> &r, int64_t from,
-                           int64_t end) {
+template <typename W>
+bool spare_bytes_untouched(const device_net<W> *d, const result<W> &r, int64_t from, int64_t end) {
     const net_plan *p = d->plan.get();
     bool good = true;
     for (int m = 0; m < p->maps; ++m) {
@@ -27,8 +26,8 @@ bool spare_bytes_untouched(const device_net<W, format> *d, const result<W> &r, i
 }
 
 // The rows behind the voxels are as they were: for the first run in a workspace.
-template <typename W, numeric format>
-void check_spare_rows(const device_net<W, format> *d, const result<W> &r) {
+template <typename W>
+void check_spare_rows(const device_net<W> *d, const result<W> &r) {
     const net_plan *p = d->plan.get();
     for (int i = 0; i < p->layer_count; ++i) {
         const net_step *step = &p->step[i];
@@ -43,8 +42,8 @@ void check_spare_rows(const device_net<W, format> *d, const result<W> &r) {
 }
 
 // The features by the second stream, behind what it has to do; the first layer waits for them.
-template <typename W, numeric format>
-void check_late_features(device_net<W, format> *d, const result<W> &kept, const int *never) {
+template <typename W>
+void check_late_features(device_net<W> *d, const result<W> &kept, const int *never) {
     net_side side = *side_get();
     CUDA_CHECK(cudaEventCreateWithFlags(&side.features, cudaEventDisableTiming));
     d->side = &side;
@@ -60,7 +59,7 @@ void check_late_features(device_net<W, format> *d, const result<W> &kept, const 
         cudaMemcpyAsync(d->features, made, (size_t)bytes, cudaMemcpyDeviceToDevice, side.stream));
     CUDA_CHECK(cudaEventRecord(side.features, side.stream));
     const net_run_args<W> run = device_net_args(d);
-    CHECK_OK((net_run<W, format>(gpu(), d->plan.get(), &run, nullptr)));
+    CHECK_OK(shared_net<W>().net_run(gpu(), d->plan.get(), &run, nullptr));
     CHECK_EQUAL(difference(result_fetch(d), kept, false), "");
     CUDA_CHECK(cudaEventDestroy(side.features));
 }
@@ -68,13 +67,13 @@ void check_late_features(device_net<W, format> *d, const result<W> &kept, const 
 // Such a plan on one stream, then on two, whichever of them is ahead: not a bit changes. The coarse
 // part of the index has one part or two. Where pairs are counted, all maps pass through the place
 // of the features; where not, compact ones do.
-template <typename W, numeric format>
+template <typename W>
 void check_beside(const network *n, net_limits limits, const frame *f, const result<W> &wanted) {
     for (bool count_pairs : {true, false}) {
         limits.overlap = true;
         limits.overlap_early = !count_pairs;
         limits.count_pairs = count_pairs;
-        device_net<W, format> d = device_net_make<W, format>(n, &limits);
+        device_net<W> d = device_net_make<W>(n, &limits);
         CHECK_EQUAL(difference(device_net_result(&d, f), wanted, false), "");
         const int *never = device_zeros<int>(1);
         d.side = side_get();
@@ -90,21 +89,21 @@ void check_beside(const network *n, net_limits limits, const frame *f, const res
 
 // Runs a frame through a network that keeps everything and judges it all; then through one that
 // shares its memory, and on two streams, which must not change a bit.
-template <typename W, numeric format = numeric_any>
+template <typename W>
 void check_network(const network *n, numeric type, int32_t voxels, int32_t capacity,
                    uint64_t seed) {
     net_limits limits = limits_make(n, type, capacity, true);
-    device_net<W, format> d = device_net_make<W, format>(n, &limits);
+    device_net<W> d = device_net_make<W>(n, &limits);
     frame f = frame_make<W>(seed, &d.plan->layout, voxels, n->input_channels);
     result<W> kept = device_net_result(&d, &f);
     check_result(&d, &f, kept);
     check_spare_rows(&d, kept);
 
     limits = limits_make(n, type, capacity, false);
-    device_net<W, format> shared = device_net_make<W, format>(n, &limits);
+    device_net<W> shared = device_net_make<W>(n, &limits);
     CHECK(shared.plan->workspace_bytes <= d.plan->workspace_bytes);
     CHECK_EQUAL(difference(device_net_result(&shared, &f), kept, false), "");
-    check_beside<W, format>(n, limits, &f, kept);
+    check_beside<W>(n, limits, &f, kept);
     CHECK(expect_no_cuda_error());
     guarded_finish();
 }

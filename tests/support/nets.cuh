@@ -3,12 +3,11 @@
 #ifndef SPIRA_TESTS_NETS_CUH
 #define SPIRA_TESTS_NETS_CUH
 
-#include "../../spira/net.cuh"
-#include "../../spira/voxel.cuh"
 #include "device.cuh"
 #include "gpu.cuh"
 #include "net_tables.h"
 #include "reference_net.h"
+#include "shared.cuh"
 
 namespace nets {
 
@@ -155,8 +154,8 @@ frame_voxels<W> frame_voxelized(const frame *f, const word_layout *layout,
 
 // ---- a network in device memory -----------------------------------------------------------------
 
-// Every buffer has its exact size. format: what convolutions are compiled for; numeric_any: all.
-template <typename W, numeric format = numeric_any>
+// Every buffer has its exact size.
+template <typename W>
 struct device_net {
     const network *net;
     std::unique_ptr<net_plan> plan;
@@ -190,9 +189,9 @@ word_layout layout_make(const network *n) {
 }
 
 // There is room for three times as many rows as voxels fit.
-template <typename W, numeric format = numeric_any>
-device_net<W, format> device_net_make(const network *n, const net_limits *limits) {
-    device_net<W, format> d = {};
+template <typename W>
+device_net<W> device_net_make(const network *n, const net_limits *limits) {
+    device_net<W> d = {};
     d.net = n;
     d.plan.reset(new net_plan);
     word_layout layout = layout_make<W>(n);
@@ -217,15 +216,15 @@ device_net<W, format> device_net_make(const network *n, const net_limits *limits
     d.scratch = device_new<char>((int64_t)d.scratch_bytes);
     d.loaded = device_new<char>((int64_t)d.plan->loaded_bytes);
     const float *params = device_upload(d.params.data(), (int64_t)d.params.size());
-    CHECK_OK(
-        net_load<format>(gpu(), d.plan.get(), params, d.loaded, d.plan->loaded_bytes, nullptr));
+    CHECK_OK(shared_net<W>().net_load(gpu(), d.plan.get(), params, d.loaded, d.plan->loaded_bytes,
+                                      nullptr));
     CHECK(expect_no_cuda_error());
     return d;
 }
 
 // The arguments of its runs.
-template <typename W, numeric format>
-net_run_args<W> device_net_args(const device_net<W, format> *d) {
+template <typename W>
+net_run_args<W> device_net_args(const device_net<W> *d) {
     net_run_args<W> run = {};
     run.input = d->set;
     run.features = d->features;
@@ -237,8 +236,8 @@ net_run_args<W> device_net_args(const device_net<W, format> *d) {
     return run;
 }
 
-template <typename W, numeric format>
-void device_net_upload(const device_net<W, format> *d, const frame *f) {
+template <typename W>
+void device_net_upload(const device_net<W> *d, const frame *f) {
     if (f->rows) {
         device_copy_in((int32_t *)d->in.coords, f->coords.data(), (int64_t)f->coords.size());
         device_copy_in((int32_t *)d->in.batch, f->batch.data(), (int64_t)f->batch.size());
@@ -248,12 +247,12 @@ void device_net_upload(const device_net<W, format> *d, const frame *f) {
 }
 
 // From rows to a voxel set with features.
-template <typename W, numeric format>
-status device_net_voxelize(const device_net<W, format> *d, cudaStream_t stream) {
+template <typename W>
+status device_net_voxelize(const device_net<W> *d, cudaStream_t stream) {
     const net_limits *limits = &d->plan->limits;
     SPIRA_TRY(device_status_clear(d->trouble, stream));
-    SPIRA_TRY(voxelize<W>(&d->plan->layout, &d->in, d->set, d->rows, d->trouble, d->scratch,
-                          d->scratch_bytes, stream));
+    SPIRA_TRY(shared_net<W>().voxelize(&d->plan->layout, &d->in, d->set, d->rows, d->trouble,
+                                       d->scratch, d->scratch_bytes, stream));
     voxel_features_args<W> mean = {};
     mean.kind = voxel_feature_mean;
     mean.values = d->values;
@@ -262,7 +261,7 @@ status device_net_voxelize(const device_net<W, format> *d, cudaStream_t stream) 
     mean.set = d->set;
     mean.type = limits->type;
     mean.features = d->features;
-    return voxel_features<format>(&mean, stream);
+    return shared_net<W>().voxel_features(&mean, stream);
 }
 
 // A second stream for runs, the same for all.
@@ -278,16 +277,16 @@ inline const net_side *side_get() {
 }
 
 // From rows to the features of the last layer.
-template <typename W, numeric format>
-status device_net_run(const device_net<W, format> *d, cudaStream_t stream) {
+template <typename W>
+status device_net_run(const device_net<W> *d, cudaStream_t stream) {
     SPIRA_TRY(device_net_voxelize(d, stream));
     const net_run_args<W> run = device_net_args(d);
-    return net_run<W, format>(gpu(), d->plan.get(), &run, stream);
+    return shared_net<W>().net_run(gpu(), d->plan.get(), &run, stream);
 }
 
 // Nothing of an earlier run is left in the workspace.
-template <typename W, numeric format>
-void device_net_forget(const device_net<W, format> *d, int byte) {
+template <typename W>
+void device_net_forget(const device_net<W> *d, int byte) {
     if (!test_environment("SPIRA_UNPOISONED")) {
         CUDA_CHECK(cudaDeviceSynchronize());
         CUDA_CHECK(cudaMemset(d->memory, byte, d->plan->workspace_bytes));
@@ -321,8 +320,8 @@ SPIRA_API bool layer_is_kept(const net_plan *p, int layer) {
 }
 
 // Everything that a run writes and no more: sets, pairs, features up to the counts.
-template <typename W, numeric format>
-result<W> result_fetch(const device_net<W, format> *d) {
+template <typename W>
+result<W> result_fetch(const device_net<W> *d) {
     result<W> r;
     const net_plan *p = d->plan.get();
     const net_run_args<W> run = device_net_args(d);
@@ -357,8 +356,8 @@ result<W> result_fetch(const device_net<W, format> *d) {
 }
 
 // The results of a run without a graph.
-template <typename W, numeric format>
-result<W> device_net_result(const device_net<W, format> *d, const frame *f) {
+template <typename W>
+result<W> device_net_result(const device_net<W> *d, const frame *f) {
     device_net_upload(d, f);
     CHECK_OK(device_net_run(d, nullptr));
     return result_fetch(d);
@@ -396,8 +395,8 @@ const char *difference(const result<W> &a, const result<W> &b, bool all) {
 }
 
 // Features without rows have an address too: host loops refuse null pointers, as kernels do.
-template <typename W, numeric format>
-reference_net_run<W> result_judged(const device_net<W, format> *d, const result<W> *r) {
+template <typename W>
+reference_net_run<W> result_judged(const device_net<W> *d, const result<W> *r) {
     static const float none[1] = {};
     reference_net_run<W> j;
     j.net = d->net;
@@ -412,8 +411,8 @@ reference_net_run<W> result_judged(const device_net<W, format> *d, const result<
 
 // Compares a result with the host: input, sets, pairs and status exactly, each layer within its
 // bounds. The network keeps all layers.
-template <typename W, numeric format>
-void check_result(const device_net<W, format> *d, const frame *f, const result<W> &r) {
+template <typename W>
+void check_result(const device_net<W> *d, const frame *f, const result<W> &r) {
     const net_plan *p = d->plan.get();
     frame_voxels<W> input = frame_voxelized<W>(f, &p->layout, &p->limits);
     CHECK(r.words[0] == input.words);
@@ -448,8 +447,8 @@ void check_result(const device_net<W, format> *d, const frame *f, const result<W
 
 // A run of an empty frame, which loads the kernels, and its graph. Null if it could not be
 // captured.
-template <typename W, numeric format>
-cudaGraphExec_t device_net_capture(const device_net<W, format> *d) {
+template <typename W>
+cudaGraphExec_t device_net_capture(const device_net<W> *d) {
     frame none = frame_make<W>(0, &d->plan->layout, 0, d->net->input_channels);
     device_net_upload(d, &none);
     CHECK_OK(device_net_run(d, nullptr));
@@ -465,8 +464,8 @@ inline bool graph_replay(cudaGraphExec_t replay) {
 
 // The device status of a frame with this many voxels: a frame that exceeds the capacity is clamped
 // and recorded, and the next one is not affected.
-template <typename W, numeric format>
-bool check_told(const device_net<W, format> *d, int32_t voxels) {
+template <typename W>
+bool check_told(const device_net<W> *d, int32_t voxels) {
     int32_t most = d->plan->limits.voxels;
     device_status trouble = device_value(d->trouble);
     status s = device_status_read(&trouble);

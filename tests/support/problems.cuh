@@ -3,10 +3,10 @@
 #ifndef SPIRA_TESTS_PROBLEMS_CUH
 #define SPIRA_TESTS_PROBLEMS_CUH
 
-#include "../../spira/conv.cuh"
 #include "gpu.cuh"
 #include "problems.h"
 #include "sets.cuh"
+#include "shared.cuh"
 
 namespace problems {
 
@@ -180,7 +180,8 @@ SPIRA_API void device_problem_make(const problem *p, device_problem *d) {
 
 template <bool shortcuts = false>
 status device_problem_start(const device_problem *d) {
-    return conv<numeric_any, shortcuts>(gpu(), &d->args, stream_get());
+    return (shortcuts ? shared_conv.conv_shortcuts : shared_conv.conv)(gpu(), &d->args,
+                                                                       stream_get());
 }
 
 // A problem with a shortcut, or without where it has no channels. Not copied: the arguments point

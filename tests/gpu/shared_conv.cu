@@ -1,0 +1,14 @@
+// tests/gpu/shared_conv.cu: the kernels of convolutions, for all GPU tests (shared.cuh).
+#include "../support/shared.cuh"
+
+namespace spira {
+
+const shared_conv_calls shared_conv = {conv<>,
+                                       conv<numeric_any, true>,
+                                       conv<numeric_f16>,
+                                       conv<numeric_f32>,
+                                       conv_grad_input<>,
+                                       conv_hybrid<>,
+                                       tune_run<>};
+
+} // namespace spira
