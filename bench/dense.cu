@@ -73,8 +73,8 @@ static __global__ void dense_scatter_kernel(spira::word_layout layout,
                                             spira::dense_args<dense_word> args) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = i / args.channels;
     spira::voxel cell;
-    if (row < *args.set.count && spira::dense_locate(&layout, &args.grid, args.stride, args.batch,
-                                                     args.set.words[row], &cell)) {
+    if (row < *args.set.count && !spira::dense_locate(&layout, &args.grid, args.stride, args.batch,
+                                                      args.set.words[row], &cell)) {
         const int64_t at = spira::dense_at(args.order, args.grid.extent, args.channels, cell,
                                            (int)(i % args.channels));
         ((uint16_t *)args.out)[at] = ((const uint16_t *)args.features)[i];

@@ -1,11 +1,11 @@
 // spira/dense.cuh: dense maps on the GPU, in one launch. Shapes, orders and the host loop are in
-// dense.h; the kernels in index/dense_write.cuh.
+// dense.h; the kernels in dense/write.cuh.
 #ifndef SPIRA_DENSE_CUH
 #define SPIRA_DENSE_CUH
 
 #include "dense.h"
+#include "dense/write.cuh"
 #include "device.h"
-#include "index/dense_write.cuh"
 
 namespace spira {
 
@@ -56,8 +56,9 @@ SPIRA_API status dense_launch(const device_info *gpu, const dense_args<W> *args,
 //          the features that is compiled, `out_format` the only one of the map
 // outputs  args.out: all elements, whatever was there. Each is the feature of its voxel, rounded
 //          once to out_type, or 0. Where both formats are the same, the bits stay
-//          args.trouble: device_flag_range with the first voxel that is outside of the layout, off
-//          the grid or beyond the batch, which is left out; a count of the set above its capacity
+//          args.trouble: with the first voxel that is left out, device_flag_lattice if it lies
+//          between the points of the grid; device_flag_range if it is outside of the layout, beyond
+//          the grid's ends or beyond the batch. A count of the set above its capacity
 // errors   null or misaligned pointers; sizes; a grid whose last coordinate is no int; out_type
 //          tf32; channels last with a depth above dense_depth_max; 2^31 or more thread blocks
 // Asynchronous, deterministic, equal to dense_host (a NaN may have other bits where it changes its

@@ -97,27 +97,33 @@ SPIRA_BOTH int64_t dense_at(dense_order order, triple extent, int channels, voxe
 }
 
 // One axis of dense_locate.
-SPIRA_BOTH bool dense_locate_axis(int coordinate, int origin, int stride, int extent, int *index) {
+SPIRA_BOTH uint32_t dense_locate_axis(int coordinate, int origin, int stride, int extent,
+                                      int *index) {
     const int64_t away = (int64_t)coordinate - origin;
     *index = 0;
-    if (away < 0 || away > INT32_MAX || (int)away % stride != 0) {
-        return false;
+    if (away < -INT32_MAX || away > INT32_MAX) {
+        return device_flag_range;
     }
     *index = (int)away / stride;
-    return *index < extent;
+    if ((int)away != *index * stride) {
+        return device_flag_lattice;
+    }
+    return *index < 0 || *index >= extent ? (uint32_t)device_flag_range : 0u;
 }
 
-// The cell of a word's voxel. Returns false if it is outside of the layout, or if the grid or the
-// batch has none for it.
+// The cell of a word's voxel. Returns 0, or why there is none (device_flag bits):
+// device_flag_lattice between the points of the grid; device_flag_range outside of the layout,
+// beyond the grid's ends or beyond the batch.
 template <typename W>
-SPIRA_BOTH bool dense_locate(const word_layout *words, const expand_grid *grid, triple stride,
-                             int batch, W word, voxel *cell) {
+SPIRA_BOTH uint32_t dense_locate(const word_layout *words, const expand_grid *grid, triple stride,
+                                 int batch, W word, voxel *cell) {
     const voxel v = word_unpack(words, word);
     cell->batch = v.batch;
-    bool good = word_contains(words, v) && v.batch < batch;
-    good = dense_locate_axis(v.x, grid->origin.x, stride.x, grid->extent.x, &cell->x) && good;
-    good = dense_locate_axis(v.y, grid->origin.y, stride.y, grid->extent.y, &cell->y) && good;
-    return dense_locate_axis(v.z, grid->origin.z, stride.z, grid->extent.z, &cell->z) && good;
+    const bool inside = word_contains(words, v) && v.batch < batch;
+    uint32_t wrong = inside ? 0u : (uint32_t)device_flag_range;
+    wrong |= dense_locate_axis(v.x, grid->origin.x, stride.x, grid->extent.x, &cell->x);
+    wrong |= dense_locate_axis(v.y, grid->origin.y, stride.y, grid->extent.y, &cell->y);
+    return wrong | dense_locate_axis(v.z, grid->origin.z, stride.z, grid->extent.z, &cell->z);
 }
 
 SPIRA_API status dense_check_axis(int origin, int extent, int stride) {
@@ -166,8 +172,9 @@ SPIRA_API void dense_copy_host(numeric from, const void *source, int64_t i, nume
 //
 // inputs   args: see dense_args; all arrays in host memory
 // outputs  args.out: all elements. Each is the feature of its voxel, rounded once to out_type, or 0
-//          args.trouble: device_flag_range with the first voxel that is outside of the layout, off
-//          the grid or beyond the batch, which is left out; a count of the set above its capacity
+//          args.trouble: with the first voxel that is left out, device_flag_lattice if it lies
+//          between the points of the grid; device_flag_range if it is outside of the layout, beyond
+//          the grid's ends or beyond the batch. A count of the set above its capacity
 template <typename W>
 SPIRA_API status dense_host(const dense_args<W> *args) {
     SPIRA_TRY(dense_check(args));
@@ -178,9 +185,14 @@ SPIRA_API status dense_host(const dense_args<W> *args) {
     const int32_t count = voxel_set_count(args->set);
     for (int32_t i = 0; i < count; ++i) {
         voxel cell;
-        if (!dense_locate(args->words, &args->grid, args->stride, args->batch, args->set.words[i],
-                          &cell)) {
-            device_status_note(args->trouble, device_flag_range, (uint32_t)i);
+        const uint32_t wrong = dense_locate(args->words, &args->grid, args->stride, args->batch,
+                                            args->set.words[i], &cell);
+        for (device_flag flag : {device_flag_range, device_flag_lattice}) {
+            if (wrong & (uint32_t)flag) {
+                device_status_note(args->trouble, flag, (uint32_t)i);
+            }
+        }
+        if (wrong) {
             continue;
         }
         for (int c = 0; c < args->channels; ++c) {

@@ -22,7 +22,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_grad_threads)
         return;
     }
     voxel cell;
-    const bool there = dense_locate(&words, &a.grid, a.stride, a.batch, a.set.words[i], &cell);
+    const bool there = !dense_locate(&words, &a.grid, a.stride, a.batch, a.set.words[i], &cell);
     float value = 0;
     if (there) {
         value = element_to_float((

@@ -90,7 +90,8 @@ SPIRA_API status join(const join_args<W> *args, void *scratch, size_t scratch_by
                                       task, s.sorted, args->rows.order));
     }
     const voxel_rows rows = {s.voxel, args->rows.order, args->rows.begin};
-    return unique_launch(s.sorted, total, s.heads, args->out, rows, false, args->trouble, stream);
+    return unique_launch<W>({s.sorted, total, s.heads, args->out, rows, false, args->trouble},
+                            stream);
 }
 
 // ---- sums ---------------------------------------------------------------------------------------

@@ -3,10 +3,15 @@
 //
 // Union: the set of all voxels that any of the sets has. Coordinates are absolute, so a voxel of a
 // set of stride 8 and one of a set of stride 16 are the same one if their coordinates are equal.
-// That the lattices of the sets agree is the caller's affair.
+// The stride of a union is the finest of its sets on each axis. Layers read a union as one set, so
+// the origins of the sets must agree modulo that stride. Sets do not carry their strides: `join`
+// cannot check this, while a network's plan refuses sets that do not agree (net_need). A map built
+// on a union that breaks it raises device_flag_lattice.
 //
-// Projection: an axis is dropped: all voxels get the same coordinate on it, and those that are
-// equal then become one. (VoxelNeXt takes the union of three sets and drops z.)
+// Projection: an axis is dropped: all voxels get the same coordinate on it (join_args.at), and
+// those that are equal then become one. On this axis the extent of the result is 1, its origin is
+// `at`, and its stride, which no offset uses, stays that of the sets. (VoxelNeXt takes the union of
+// three sets and drops z.)
 //
 // Both know which source rows each voxel of the result has. Sources are numbered across the sets:
 // row r of set s has the number base + r, where base is the sum of the capacities of the sets in

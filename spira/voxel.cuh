@@ -107,11 +107,15 @@ SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxe
                       ? voxelize_sort<true>(layout, in, trouble, sorted, order, &s.sort, stream)
                       : voxelize_sort(layout, in, trouble, sorted, order, &s.sort, stream));
         if (s.cap.sorted) {
-            SPIRA_TRY(cap_launch(layout, in, s.cap, s.sorted, rows.order, trouble, stream));
+            cap_task<W> cap = cap_task_make(layout, in, s.cap);
+            cap.sorted = s.sorted;
+            cap.order = rows.order;
+            cap.trouble = trouble;
+            SPIRA_TRY(cap_launch(cap, stream));
         }
     }
-    return unique_launch(s.sorted, in->rows, s.heads, set, rows,
-                         in->duplicates == duplicates_report, trouble, stream);
+    const bool report = in->duplicates == duplicates_report;
+    return unique_launch<W>({s.sorted, in->rows, s.heads, set, rows, report, trouble}, stream);
 }
 
 } // namespace spira

@@ -1,13 +1,13 @@
 // spira/voxel_features.cuh: features of voxels on the GPU.
 //
 // A thread writes one channel of one voxel, and computes it, unless the voxel has many rows
-// (index/voxel_reduce.cuh). Results are those of the host loops (voxel_features.h) bit by bit.
+// (voxel/reduce.cuh). Results are those of the host loops (voxel_features.h) bit by bit.
 #ifndef SPIRA_VOXEL_FEATURES_CUH
 #define SPIRA_VOXEL_FEATURES_CUH
 
 #include "base/launch.cuh"
-#include "index/voxel_reduce.cuh"
 #include "numeric.cuh"
+#include "voxel/reduce.cuh"
 
 namespace spira {
 

@@ -136,14 +136,15 @@ SPIRA_API float voxel_feature_chunk(voxel_feature kind, int32_t first, int32_t c
     return all;
 }
 
-// A feature of a voxel from the first max_points of its rows; 0: from all. For the host loops.
-SPIRA_API float voxel_feature_value(voxel_feature kind, int32_t max_points, const float *values,
-                                    int columns, const voxel_rows *rows, int64_t voxel,
-                                    int channel) {
-    const int32_t *order = rows->order + rows->begin[voxel];
-    const int32_t count =
-        voxel_feature_rows(max_points, rows->begin[voxel + 1] - rows->begin[voxel]);
-    const auto value = [&](int32_t i) { return values[(int64_t)order[i] * columns + channel]; };
+// A feature of a voxel from one column of the values. For the host loops.
+template <typename W>
+SPIRA_API float voxel_feature_value(const voxel_features_args<W> &args, voxel_feature kind,
+                                    int64_t voxel, int column) {
+    const int32_t *begin = args.rows.begin + voxel, *order = args.rows.order + begin[0];
+    const int32_t count = voxel_feature_rows(args.max_points, begin[1] - begin[0]);
+    const auto value = [&](int32_t i) {
+        return args.values[(int64_t)order[i] * args.columns + column];
+    };
     float all = 0;
     for (int32_t first = 0; first < count; first += voxel_chunk) {
         const float chunk =
@@ -207,8 +208,7 @@ SPIRA_API float voxel_features_value(const voxel_features_args<W> &args, const w
                                      int64_t voxel, int number) {
     const voxel_channel channel = voxel_channel_make(args, number);
     const auto column = [&](voxel_feature kind) {
-        return voxel_feature_value(kind, args.max_points, args.values, args.columns, &args.rows,
-                                   voxel, channel.column);
+        return voxel_feature_value(args, kind, voxel, channel.column);
     };
     const float mean = channel.minus == voxel_append_mean ? column(voxel_feature_mean) : 0.0f;
     return voxel_channel_end(args, words, voxel, channel, column(args.kind), mean);

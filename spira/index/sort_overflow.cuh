@@ -82,6 +82,7 @@ SPIRA_DEVICE void sort_overflow_rows(const sort_steps<W> &s, const sort_target<W
                                      void *memory) {
     typedef sort_overflow_cut<threads> cut;
     __shared__ int32_t drawn;
+    __shared__ radix_pass<W> pass; // of the tile: registers
     const radix_digits_of digits = sort_overflow_digits<threads>(to.bits);
     const int tiles = (s.shape.rows + cut::tile - 1) / cut::tile;
     sort_overflow_shared<threads, W> *shared = (sort_overflow_shared<threads, W> *)memory;
@@ -100,9 +101,11 @@ SPIRA_DEVICE void sort_overflow_rows(const sort_steps<W> &s, const sort_target<W
                 return key.word;
             });
         } else {
+            if (threadIdx.x == 0) {
+                pass = sort_overflow_pass<threads>(s, to, phase - 1, tiles);
+            }
             sort_wait_for_phase(s.overflow, phase - 1);
-            radix_pass_tile<cut, true>(sort_overflow_pass<threads>(s, to, phase - 1, tiles),
-                                       &shared->pass, tile);
+            radix_pass_tile<cut, true>(pass, &shared->pass, tile);
         }
         sort_end_tile(s.overflow, phase, tiles);
     }

@@ -27,11 +27,20 @@ SPIRA_DEVICE void sort_count_before(const W *word, int begin, int end, int one,
     }
 }
 
-// Adds the number of samples in word [count] that precede key[j], by word and then by number.
-// word[s] is sample first + s, key[j] is sample mine + j. Each lane has a part of the sum.
+// A part of the samples: word[s] is sample first + s.
 template <typename W>
-SPIRA_DEVICE void sort_rank(const W *word, int first, int count, int mine, int one,
+struct sort_part {
+    const W *word; // [count]
+    int first, count;
+};
+
+// Adds the number of samples of a part that precede key[j], by word and then by number. key[j] is
+// sample mine + j. Each lane has a part of the sum.
+template <typename W>
+SPIRA_DEVICE void sort_rank(const sort_part<W> &part, int mine, int one,
                             const W (&key)[sort_rank_keys], int (&before)[sort_rank_keys]) {
+    const W *word = part.word;
+    const int first = part.first, count = part.count;
     const int low = min(max(mine - first, 0), count);
     const int high = min(max(mine + (int)sort_rank_keys - first, 0), count);
     sort_count_before<true>(word, 0, low, one, key, before);
@@ -90,7 +99,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
             key[j] = word[min(i + j, all - 1)];
             before[j] = 0;
         }
-        sort_rank(word, first, others, mine + i - others, one, key, before);
+        sort_rank<W>({word, first, others}, mine + i - others, one, key, before);
 #pragma unroll
         for (int j = 0; j < sort_rank_keys; ++j) {
             int all_before = warp_sum(before[j]);

@@ -32,6 +32,7 @@ SPIRA_API unique_cut unique_cut_make(int32_t rows, int32_t capacity) {
     return {few ? 1 : unique_items, (int32_t)(few ? blocks : ceil_div(blocks, unique_items))};
 }
 
+// Whether sorted word i is the first of equal ones.
 template <typename W>
 SPIRA_DEVICE bool unique_is_head(const W *sorted, int64_t i, int32_t rows) {
     return i < rows && sorted[i] != word_none<W>() && (i == 0 || sorted[i] != sorted[i - 1]);
@@ -57,26 +58,45 @@ SPIRA_KERNEL void __launch_bounds__(unique_threads)
     }
 }
 
-// Records in voxel_rows that sorted word i is of row `row` and voxel `rank`, which may be beyond
-// the capacity. last: no later row has a voxel.
+// What is read and written.
 template <typename W>
-SPIRA_DEVICE void unique_note_row(W word, int64_t i, int32_t row, int32_t capacity, int32_t rank,
-                                  bool head, bool last, bool report, voxel_rows out,
-                                  device_status *trouble) {
-    bool none = word == word_none<W>();
-    out.voxel[row] = none || rank >= capacity ? -1 : rank;
-    if (!none) {
-        if (head && rank <= capacity) {
-            out.begin[rank] = (int32_t)i; // rank == capacity: the end of the last voxel that fits
+struct unique_task {
+    const W *sorted; // [rows] ascending; word_none() is no voxel and comes last
+    int32_t rows;
+    int32_t *heads; // [unique_cut_make().blocks] scratch
+    voxel_set<W> set;
+    voxel_rows out; // order [rows]: the row of each sorted word; voxel null: no rows are wanted
+    bool report;    // repeats are errors
+    device_status *trouble;
+};
+
+// A sorted word.
+struct unique_row {
+    int64_t at;      // its place
+    int32_t row;     // the row that it came from
+    int32_t rank;    // its voxel, which may be beyond the capacity
+    bool none;       // it is word_none()
+    bool head, last; // the first of equal words; no later row has a voxel
+};
+
+// Records in voxel_rows where a sorted word belongs.
+template <typename W>
+SPIRA_DEVICE void unique_note_row(const unique_task<W> &task, const unique_row &r) {
+    const int32_t capacity = task.set.capacity;
+    task.out.voxel[r.row] = r.none || r.rank >= capacity ? -1 : r.rank;
+    if (!r.none) {
+        if (r.head && r.rank <= capacity) {
+            task.out.begin[r.rank] =
+                (int32_t)r.at; // rank == capacity: the end of the last that fits
         }
-        if (last && rank < capacity) {
-            out.begin[rank + 1] = (int32_t)(i + 1);
+        if (r.last && r.rank < capacity) {
+            task.out.begin[r.rank + 1] = (int32_t)(r.at + 1);
         }
-        if (!head && report) {
-            device_status_raise(trouble, device_flag_duplicate, (uint32_t)row);
+        if (!r.head && task.report) {
+            device_status_raise(task.trouble, device_flag_duplicate, (uint32_t)r.row);
         }
-    } else if (i == 0) {
-        out.begin[0] = 0; // there is no voxel
+    } else if (r.at == 0) {
+        task.out.begin[0] = 0; // there is no voxel
     }
 }
 
@@ -146,9 +166,11 @@ SPIRA_DEVICE void unique_rank_heads(const int32_t *counts, const uint32_t (&bits
 // thread are in flight before it writes.
 template <typename W, int items>
 SPIRA_KERNEL void __launch_bounds__(unique_threads)
-    unique_write_kernel(const W *__restrict__ sorted, int32_t rows,
-                        const int32_t *__restrict__ heads, voxel_set<W> set, voxel_rows out,
-                        bool report, device_status *trouble) {
+    unique_write_kernel(const __grid_constant__ unique_task<W> task) {
+    const W *__restrict__ sorted = task.sorted;
+    const int32_t *__restrict__ heads = task.heads;
+    const int32_t rows = task.rows;
+    const voxel_set<W> &set = task.set;
     __shared__ int32_t sums[2], counts[items * unique_threads / 32];
     const int64_t first = (int64_t)blockIdx.x * (unique_threads * items) + threadIdx.x;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -161,7 +183,7 @@ SPIRA_KERNEL void __launch_bounds__(unique_threads)
     for (int j = 0; j < items; ++j) {
         const int64_t i = first + j * unique_threads;
         word[j] = i < rows ? sorted[i] : word_none<W>();
-        row[j] = out.voxel && i < rows ? out.order[i] : 0;
+        row[j] = task.out.voxel && i < rows ? task.out.order[i] : 0;
         lasts |= (uint32_t)(i + 1 >= rows || sorted[i + 1] == word_none<W>()) << j;
         head[j] = unique_is_head(sorted, i, rows);
     }
@@ -188,9 +210,9 @@ SPIRA_KERNEL void __launch_bounds__(unique_threads)
         if (head && voxel < set.capacity) {
             set.words[voxel] = word[j];
         }
-        if (out.voxel && i < rows) {
-            unique_note_row(word[j], i, row[j], set.capacity, voxel, head, (bool)(lasts >> j & 1),
-                            report, out, trouble);
+        if (task.out.voxel && i < rows) {
+            const bool none = word[j] == word_none<W>(), last = lasts >> j & 1;
+            unique_note_row(task, {i, row[j], voxel, none, head, last});
         }
         if (i >= all && i < set.capacity) {
             set.words[i] = word_none<W>();
@@ -199,29 +221,24 @@ SPIRA_KERNEL void __launch_bounds__(unique_threads)
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         *set.count = (int32_t)min_of(all, set.capacity);
         if (all > set.capacity) {
-            device_status_raise(trouble, device_flag_capacity, (uint32_t)all);
+            device_status_raise(task.trouble, device_flag_capacity, (uint32_t)all);
         }
     }
 }
 
 // Launches both kernels.
 //
-// inputs   sorted [rows]: ascending; word_none() is no voxel and comes last
-//          heads [unique_cut_make().blocks]: scratch
-//          out.order [rows]: the row of each sorted word; out.voxel null: no rows are wanted
-// outputs  set; out.voxel, out.begin; trouble: duplicates if `report`, and a passed capacity
+// outputs  task.set; task.out.voxel, task.out.begin; task.trouble: duplicates if `report`, and a
+//          passed capacity
 template <typename W>
-SPIRA_API status unique_launch(const W *sorted, int32_t rows, int32_t *heads, voxel_set<W> set,
-                               voxel_rows out, bool report, device_status *trouble,
-                               cudaStream_t stream) {
-    const unique_cut cut = unique_cut_make(rows, set.capacity);
+SPIRA_API status unique_launch(const unique_task<W> &task, cudaStream_t stream) {
+    const unique_cut cut = unique_cut_make(task.rows, task.set.capacity);
     const unsigned blocks = (unsigned)cut.blocks;
     auto count = cut.items == 1 ? unique_count_kernel<W, 1> : unique_count_kernel<W, unique_items>;
     auto write = cut.items == 1 ? unique_write_kernel<W, 1> : unique_write_kernel<W, unique_items>;
-    SPIRA_TRY(
-        kernel_launch_plain(count, blocks, unique_threads, stream, "unique", sorted, rows, heads));
-    return kernel_launch_plain(write, blocks, unique_threads, stream, "unique", sorted, rows, heads,
-                               set, out, report, trouble);
+    SPIRA_TRY(kernel_launch_plain(count, blocks, unique_threads, stream, "unique", task.sorted,
+                                  task.rows, task.heads));
+    return kernel_launch_plain(write, blocks, unique_threads, stream, "unique", task);
 }
 
 // ---- words in any order -------------------------------------------------------------------------
@@ -253,8 +270,7 @@ template <typename W>
 SPIRA_API status unique_sort_launch(const unique_scratch<W> *s, int first_bit, int bits,
                                     voxel_set<W> out, device_status *trouble, cudaStream_t stream) {
     SPIRA_TRY(radix_sort_keys(&s->radix, s->sorted, first_bit, bits, stream));
-    voxel_rows none = {nullptr, nullptr, nullptr};
-    return unique_launch(s->sorted, s->radix.rows, s->heads, out, none, false, trouble, stream);
+    return unique_launch<W>({s->sorted, s->radix.rows, s->heads, out, {}, false, trouble}, stream);
 }
 
 } // namespace spira

@@ -18,6 +18,7 @@
 #include "../base/launch.cuh"
 #include "../status.cuh"
 #include "../voxel.h"
+#include "unique.cuh"
 
 namespace spira {
 
@@ -91,10 +92,23 @@ struct cap_task {
     int32_t cap;
     const int32_t *batch; // [rows] of the input, or null
     cap_scratch<W> scratch;
-    W *sorted;      // [rows] the result
-    int32_t *order; // [rows]
+    W *sorted;      // [rows] the result: the words that are kept, then word_none()
+    int32_t *order; // [rows] their rows, then those of the others
     device_status *trouble;
 };
+
+// A task without its result.
+template <typename W>
+SPIRA_API cap_task<W> cap_task_make(const word_layout *layout, const voxel_input *in,
+                                    const cap_scratch<W> &s) {
+    cap_task<W> task = {};
+    task.layout = *layout;
+    task.shape = cap_shape_make(in, layout->batches);
+    task.cap = in->max_voxels;
+    task.batch = in->batch;
+    task.scratch = s;
+    return task;
+}
 
 // Returns the largest value of the threads, in every thread. As block_sum.
 SPIRA_DEVICE int cap_block_largest(int value, int *shared) {
@@ -112,11 +126,6 @@ SPIRA_DEVICE int cap_block_largest(int value, int *shared) {
     return all;
 }
 
-template <typename W>
-SPIRA_DEVICE bool cap_is_head(const W *sorted, int32_t i, int32_t rows) {
-    return i < rows && sorted[i] != word_none<W>() && (i == 0 || sorted[i] != sorted[i - 1]);
-}
-
 // The batch index of a word, among those that are counted.
 template <typename W>
 SPIRA_DEVICE int cap_batch(const cap_task<W> &task, W word) {
@@ -131,7 +140,7 @@ SPIRA_KERNEL void __launch_bounds__(cap_threads) cap_mark_kernel(cap_task<W> tas
     int last = -1;
     for (int tile = 0; tile < task.shape.tiles; ++tile) {
         const int32_t i = first + tile * cap_threads;
-        if (cap_is_head(s.sorted, i, task.shape.rows)) {
+        if (unique_is_head(s.sorted, i, task.shape.rows)) {
             const int32_t row = s.order[i];
             const int64_t batch = cap_batch(task, s.sorted[i]);
             atomicOr(&s.mask[row / 32], 1u << row % 32);
@@ -229,7 +238,7 @@ SPIRA_KERNEL void __launch_bounds__(cap_threads) cap_keep_kernel(cap_task<W> tas
     last = cap_block_largest(last, shared[0]);
     for (int tile = 0; tile < task.shape.tiles; ++tile) {
         const int32_t i = first + tile * cap_threads;
-        const bool head = cap_is_head(s.sorted, i, rows);
+        const bool head = unique_is_head(s.sorted, i, rows);
         const int from = cap_head_of(head, i, last, shared[~tile & 1], &last);
         const W word = i < rows ? s.sorted[i] : word_none<W>();
         const bool there = word != word_none<W>();
@@ -282,24 +291,12 @@ SPIRA_KERNEL void __launch_bounds__(cap_threads) cap_move_kernel(cap_task<W> tas
 
 // Drops what is beyond the cap of an input.
 //
-// inputs   s: of cap_carve, with the sorted words of all rows and their rows; in: capped
-// outputs  sorted [rows]: the words that are kept, then word_none(); order [rows]: their rows, then
-//          those of the others
-//          trouble: dropped_voxels and dropped_rows go up
+// inputs   task.scratch: of cap_carve, with the sorted words of all rows and their rows
+// outputs  task.sorted, task.order; task.trouble: dropped_voxels and dropped_rows go up
 // Asynchronous, deterministic. Checks no arguments: voxelize does.
 template <typename W>
-SPIRA_API status cap_launch(const word_layout *layout, const voxel_input *in,
-                            const cap_scratch<W> &s, W *sorted, int32_t *order,
-                            device_status *trouble, cudaStream_t stream) {
-    cap_task<W> task = {};
-    task.layout = *layout;
-    task.shape = cap_shape_make(in, layout->batches);
-    task.cap = in->max_voxels;
-    task.batch = in->batch;
-    task.scratch = s;
-    task.sorted = sorted;
-    task.order = order;
-    task.trouble = trouble;
+SPIRA_API status cap_launch(const cap_task<W> &task, cudaStream_t stream) {
+    const cap_scratch<W> &s = task.scratch;
     const unsigned blocks = (unsigned)task.shape.blocks;
     const int64_t clear = task.shape.words + (int64_t)task.shape.batches * task.shape.chunks;
     SPIRA_TRY(status_from_cuda(cudaMemsetAsync(s.mask, 0, (size_t)clear * 4, stream), "voxelize"));

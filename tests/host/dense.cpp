@@ -173,7 +173,7 @@ TEST(dense_leaves_out_words_outside_of_the_layout) {
         const outcome<uint32_t> host = run(&p, by_host), kernel = run(&p, by_kernel);
         CHECK(host.out == kernel.out);
         CHECK_EQUAL(memcmp(&host.trouble, &kernel.trouble, sizeof host.trouble), 0);
-        CHECK_EQUAL(host.trouble.flags, (uint32_t)device_flag_range);
+        CHECK(host.trouble.flags & (uint32_t)device_flag_range);
         const int64_t row = numeric_size(numeric_f16) * s.channels; // bytes at x = 0
         for (int64_t i = 0; order == dense_channels_last && i < row; ++i) {
             CHECK_EQUAL(host.out[(size_t)i], 0);

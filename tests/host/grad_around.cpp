@@ -301,8 +301,8 @@ TEST(grad_dense) {
         bool good = true;
         for (int64_t i = 0; i < used; ++i) {
             voxel cell;
-            const bool there = dense_locate(&p.layout, &a.grid, a.stride, a.batch,
-                                            p.words[(size_t)(i / a.channels)], &cell);
+            const bool there = !dense_locate(&p.layout, &a.grid, a.stride, a.batch,
+                                             p.words[(size_t)(i / a.channels)], &cell);
             const float x = numeric_load(a.type, p.features.data(), i);
             const float wanted = there ? numeric_stored(a.type, numeric_stored(a.out_type, x)) : 0;
             good = good && numeric_load(a.type, host, i) == wanted;

@@ -92,11 +92,16 @@ voxels<W> voxelize_emulated(const word_layout *layout, const voxel_input *in, in
         to[i] = words[order[i]];
     }
     if (cap.sorted) {
-        CHECK_OK(cap_launch(layout, in, cap, sorted, v.rows.order, &v.trouble, nullptr));
+        cap_task<W> task = cap_task_make(layout, in, cap);
+        task.sorted = sorted;
+        task.order = v.rows.order;
+        task.trouble = &v.trouble;
+        CHECK_OK(cap_launch(task, nullptr));
     }
     int32_t *heads = guarded_new<int32_t>(unique_cut_make(in->rows, capacity).blocks);
-    v.returned = unique_launch(sorted, in->rows, heads, v.set, v.rows,
-                               in->duplicates == duplicates_report, &v.trouble, nullptr);
+    const bool report = in->duplicates == duplicates_report;
+    v.returned =
+        unique_launch<W>({sorted, in->rows, heads, v.set, v.rows, report, &v.trouble}, nullptr);
     return v;
 }
 

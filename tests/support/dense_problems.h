@@ -170,11 +170,17 @@ spira::device_status dense_expected_trouble(const dense_problem<W> *p) {
         const int at[3] = {v.x - a.grid.origin.x, v.y - a.grid.origin.y, v.z - a.grid.origin.z};
         const int stride[3] = {a.stride.x, a.stride.y, a.stride.z};
         const int extent[3] = {a.grid.extent.x, a.grid.extent.y, a.grid.extent.z};
-        bool good = v.batch < a.batch;
+        bool between = false, beyond = v.batch >= a.batch;
         for (int k = 0; k < 3; ++k) {
-            good = good && at[k] >= 0 && at[k] % stride[k] == 0 && at[k] < stride[k] * extent[k];
+            const bool on = at[k] % stride[k] == 0;
+            between = between || !on;
+            beyond = beyond || (on && (at[k] < 0 || at[k] >= stride[k] * extent[k]));
         }
-        if (!good) {
+        if (between) {
+            s.flags |= spira::device_flag_lattice;
+            s.first_lattice = UINT32_MAX - (uint32_t)i;
+        }
+        if (beyond) {
             s.flags |= spira::device_flag_range;
             s.first_range = UINT32_MAX - (uint32_t)i;
         }

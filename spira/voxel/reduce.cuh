@@ -1,12 +1,12 @@
-// spira/index/voxel_reduce.cuh: the values of a voxel's rows as one value, on the GPU
+// spira/voxel/reduce.cuh: the values of a voxel's rows as one value, on the GPU
 // (voxel_features.cuh).
 //
 // A voxel of few rows is the work of the thread that writes its feature. The other voxels of a
 // thread block are listed, and its warps share their chunks, whichever voxel they belong to: a scan
 // of several sweeps has thousands of rows in a few voxels near the sensor. All sums are in the
 // order of voxel_partials (voxel_features.h).
-#ifndef SPIRA_INDEX_VOXEL_REDUCE_CUH
-#define SPIRA_INDEX_VOXEL_REDUCE_CUH
+#ifndef SPIRA_VOXEL_REDUCE_CUH
+#define SPIRA_VOXEL_REDUCE_CUH
 
 #include "../base/async.cuh"
 #include "../voxel_features.h"

@@ -1,4 +1,4 @@
-// spira/index/dense_write.cuh: the kernels that write dense maps (dense.cuh).
+// spira/dense/write.cuh: the kernels that write dense maps (dense.cuh).
 //
 // Each element of the map is written once, by a thread that knows its grid cell. So nothing is
 // cleared beforehand, neighbouring threads write neighbouring elements, and no two threads write
@@ -11,8 +11,8 @@
 //                    search finds both depths of a cell, which are neighbours in the set
 //   channels last    a thread block writes whole cells with all depths; a thread 8 elements of a
 //                    cell
-#ifndef SPIRA_INDEX_DENSE_WRITE_CUH
-#define SPIRA_INDEX_DENSE_WRITE_CUH
+#ifndef SPIRA_DENSE_WRITE_CUH
+#define SPIRA_DENSE_WRITE_CUH
 
 #include "../base/launch.cuh"
 #include "../base/wide.cuh"
@@ -51,7 +51,7 @@ struct dense_task {
     device_status *trouble;
 };
 
-// Records voxels that no cell takes. Each thread of the grid looks at a share of the set.
+// Records voxels that have no cell. Each thread of the grid looks at a share of the set.
 template <typename W>
 SPIRA_DEVICE void dense_report(const dense_task<W> &task, int32_t count) {
     const int64_t all = (int64_t)gridDim.x * blockDim.x;
@@ -62,9 +62,13 @@ SPIRA_DEVICE void dense_report(const dense_task<W> &task, int32_t count) {
 #pragma unroll 1 // few threads have a second voxel, and registers are scarce
     for (; i < count; i += all) {
         voxel cell;
-        if (!dense_locate(&task.words, &task.grid, task.stride, task.batch, task.set.words[i],
-                          &cell)) {
+        const uint32_t wrong = dense_locate(&task.words, &task.grid, task.stride, task.batch,
+                                            task.set.words[i], &cell);
+        if (wrong & device_flag_range) {
             device_status_raise(task.trouble, device_flag_range, (uint32_t)i);
+        }
+        if (wrong & device_flag_lattice) {
+            device_status_raise(task.trouble, device_flag_lattice, (uint32_t)i);
         }
     }
 }
