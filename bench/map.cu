@@ -23,7 +23,7 @@ struct map_case {
 static const map_case map_cases[] = {
     {3, "os", false, false, true},     {5, "os", false, false, true},
     {7, "os", false, false, false},    {2, "os-down2", false, true, false},
-    {3, "os-up2", true, false, false},
+    {2, "os-up2", true, false, false}, {3, "os-up2", true, false, false},
 };
 
 template <typename W>

@@ -51,13 +51,16 @@ SPIRA_DEVICE int map_norm(triple size, int k) {
     return abs(x) + abs(y) + abs(z);
 }
 
-// Writes to chosen [k_end - k_begin] the column of os that each offset has, or -1. before: columns
-// of the passes before. Returns the columns up to here. Called by one warp.
-SPIRA_DEVICE int map_choose_columns(triple size, int k_begin, int k_end, int searched,
-                                    int threshold, int before, int16_t *chosen) {
-    int lane = threadIdx.x & 31;
+// Writes to chosen [tile.k_end - tile.k_begin] the column of os that each offset below `searched`
+// has, or -1. before: columns of the passes before. Returns the columns up to here. Called by one
+// warp.
+template <typename W>
+SPIRA_DEVICE int map_choose_columns(const map_task<W> &task, const search_tile &tile, int searched,
+                                    int before, int16_t *chosen) {
+    const triple size = {task.walk.size_x, task.walk.size_y, task.walk.size_z};
+    const int lane = threadIdx.x & 31, k_begin = tile.k_begin, k_end = tile.k_end;
     for (int k = k_begin + lane; k - lane < k_end; k += 32) {
-        bool take = k < k_end && k < searched && map_norm(size, k) < threshold;
+        bool take = k < k_end && k < searched && map_norm(size, k) < task.forms.threshold;
         uint32_t all = __ballot_sync(~0u, take);
         if (k < k_end) {
             chosen[k - k_begin] =
@@ -74,13 +77,11 @@ SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &ti
                                   int *chosen_before) {
     __shared__ int16_t chosen[map_columns_most];
     const map_forms &f = task.forms;
-    triple size = {task.walk.size_x, task.walk.size_y, task.walk.size_z};
     if (f.os && task.os_columns == searched) {
         map_write_os(tile, searched, f.os);
     } else if (f.os) {
         if (threadIdx.x < 32) {
-            *chosen_before = map_choose_columns(size, tile.k_begin, tile.k_end, searched,
-                                                f.threshold, *chosen_before, chosen);
+            *chosen_before = map_choose_columns(task, tile, searched, *chosen_before, chosen);
         }
         __syncthreads();
         map_write_os_chosen(tile, chosen, task.os_columns, f.os);

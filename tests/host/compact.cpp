@@ -87,6 +87,7 @@ TEST(compact_maps_on_the_host) {
             const map_forms forms = map_forms_compact(compact.data(), &trouble);
             REQUIRE_OK(map_build_host(&layout, &kernel, set, set, map.data()));
             REQUIRE_OK(map_build_forms_host(&layout, &kernel, set, set, &forms));
+            CHECK_EQUAL(trouble.flags, stride == 1 ? 0u : (uint32_t)device_flag_lattice);
             status found = device_status_read(&trouble);
             CHECK_EQUAL(found.code, stride == 1 ? status_ok : status_lattice);
             // The first output with a gap between two of its sources.
