@@ -205,7 +205,7 @@ int main(int count, char **argument) {
     }
     printf("// spira/order/table.h: the classes of keys (order/key.h), made by\n"
            "// bench/order_table.cpp.\n"
-           "#ifndef SPIRA_ORDER_TABLE_H\n#define SPIRA_LAYOUT_ORDER_TABLE_H\n\n"
+           "#ifndef SPIRA_ORDER_TABLE_H\n#define SPIRA_ORDER_TABLE_H\n\n"
            "#include \"key.h\"\n\nnamespace spira {\n\n");
     print_table(by_sectors, "sectors");
     print_table(by_directions, "directions");

@@ -82,8 +82,8 @@ slow='gpu_forms_kernels_of_every_size gpu_forms_windows_of_32_bits gpu_order_man
     gpu_conv_ordered_parts gpu_downsample_strides_wider_than_the_fields gpu_forms_uneven_sets
     enqueue_is_net_run enqueue_reports_a_capacity_that_is_exceeded'
 
-# These look at the free memory of the GPU, so each has it for itself.
-alone='gpu_graph_runs_allocate_nothing gpu_soak_one_graph'
+# These look at the free memory of the GPU or hold its multiprocessors, so each has it for itself.
+alone='gpu_soak_one_graph gpu_soak_few_multiprocessors gpu_soak_beside_a_busy_default_stream'
 
 tests=build/test_gpu
 

@@ -10,146 +10,32 @@ namespace {
 
 char label[256]; // the test case, for messages
 
-// ---- maps ---------------------------------------------------------------------------------------
-
-enum fill {
-    fill_none,
-    fill_all,
-    fill_sparse,
-    fill_half,
-    fill_by_offset, // some offsets are rare, some frequent
-    fill_alike,     // many rows with the same taps
-    fill_last,      // only the last offset: the largest key of an odd kernel
-    fills,
-};
-
-// A map [capacity, columns]. Rows from `count` on have plausible sources, and must not be read.
-// told: the count in device memory, which may exceed the capacity
-struct scene {
-    kernel_shape kernel;
-    int threshold; // of the map's columns
-    int32_t count, capacity, told;
-    std::vector<int32_t> map;
-};
-
-scene scene_empty(const kernel_shape *kernel, int threshold, int32_t count, int32_t capacity) {
-    scene s;
-    s.kernel = *kernel;
-    s.threshold = threshold;
-    s.count = s.told = count;
-    s.capacity = capacity;
-    return s;
-}
-
-int32_t scene_columns(const scene *s) {
-    return map_os_columns(&s->kernel, s->threshold, false);
-}
-
-bool fill_has(random_state *random, fill kind, int volume, int32_t row, int k) {
-    switch (kind) {
-    case fill_none:
-    case fills:
-        break;
-    case fill_all:
-        return true;
-    case fill_sparse:
-        return random_int(random, 0, 19) == 0;
-    case fill_half:
-        return random_int(random, 0, 1) == 0;
-    case fill_by_offset:
-        return random_int(random, 0, volume) <= k;
-    case fill_alike:
-        return (row % 7 + k) % 3 == 0;
-    case fill_last:
-        return k == volume - 1;
-    }
-    return false;
-}
-
-scene scene_make(random_state *random, triple size, int32_t count, int32_t capacity, fill kind,
-                 int threshold = map_all) {
-    kernel_shape kernel = kernel_cube(1, 1);
-    kernel.size = size;
-    scene s = scene_empty(&kernel, threshold, count, capacity);
-    const int volume = scene_columns(&s);
-    s.map.resize((size_t)capacity * (size_t)volume, 12345);
-    for (int32_t row = 0; row < count; ++row) {
-        for (int k = 0; k < volume; ++k) {
-            bool has = fill_has(random, kind, volume, row, k);
-            s.map[(size_t)row * (size_t)volume + (size_t)k] =
-                has ? random_int(random, 0, 1 << 30) : -1;
-        }
-    }
-    return s;
-}
-
-// ---- one run, on either side --------------------------------------------------------------------
-
+typedef order_scene scene;
 typedef order_arrays arrays;
 
-// extra: row groups beyond the capacity
-arrays arrays_make(const scene *s, int32_t extra) {
-    return order_arrays_make(order_count(s->capacity) + extra, scene_columns(s));
-}
+// ---- one run ------------------------------------------------------------------------------------
 
-arrays arrays_on_host(const scene *s, int32_t extra) {
-    arrays a = arrays_make(s, extra);
-    const size_t bytes = order_host_workspace(s->capacity);
-    order_request r = {};
-    r.kernel = s->kernel;
-    r.threshold = s->threshold;
-    r.map = s->map.data();
-    r.count = &s->told;
-    r.capacity = s->capacity;
-    r.layout = order_arrays_layout(&a);
-    CHECK_OK(order_build_host(&r, guarded_new<char>((int64_t)bytes), bytes));
-    return a;
-}
-
-// The compact form of a scene's map. Taps that it cannot hold are removed from the map.
-std::vector<int32_t> scene_compact(const scene *s, std::vector<int32_t> *map) {
-    const int K = s->kernel.size.x, plane = K * K;
-    std::vector<int32_t> compact((size_t)compact_total(K, s->capacity), 12345); // looks real
-    for (int32_t i = 0; i < s->count; ++i) {
-        for (int b = 0; b < K; ++b) {
-            int32_t *taps = map->data() + ((int64_t)i * K + b) * plane;
-            int32_t *record = &compact[(size_t)compact_at(K, s->capacity, b, i)];
-            compact_record_put(taps, K, record);
-            for (int c = 0; c < plane; ++c) {
-                taps[c] = compact_source(record, K, c);
-            }
-        }
-    }
-    return compact;
-}
-
-bool scene_can_be_compact(const scene *s) {
-    return compact_takes(&s->kernel) && scene_columns(s) == kernel_volume(&s->kernel);
-}
-
-// Copies a scene's map to the memory of a request; for a compact request, as scene_compact does.
+// Copies a scene's map, or its compact form, to the memory of a request.
 void request_fill(const order_request *r, scene *s) {
     if (r->compact) {
-        std::vector<int32_t> compact = scene_compact(s, &s->map);
-        device_copy_in((int32_t *)r->compact, compact.data(), (int64_t)compact.size());
+        order_scene_compact(s);
+        device_copy_in((int32_t *)r->compact, s->compact.data(), (int64_t)s->compact.size());
     } else {
         device_copy_in((int32_t *)r->map, s->map.data(), (int64_t)s->map.size());
     }
+    device_copy_in((int32_t *)r->count, &s->told, 1);
 }
 
+// extra: row groups beyond the capacity
 order_request request_make(scene *s, int32_t extra, bool compact = false) {
-    order_request r = {};
-    r.kernel = s->kernel;
-    r.threshold = s->threshold;
-    r.map = device_upload(s->map.data(), (int64_t)s->map.size());
-    r.count = device_upload(&s->told, 1);
-    r.capacity = s->capacity;
-    r.layout = order_layout_new(order_count(s->capacity) + extra, scene_columns(s));
-    if (compact && scene_can_be_compact(s)) {
-        r.map = nullptr;
-        r.compact = device_new<int32_t>(compact_total(s->kernel.size.x, s->capacity));
-        request_fill(&r, s);
-    }
+    order_request r = order_scene_request(s);
+    compact = compact && order_scene_can_be_compact(s);
+    r.map = compact ? nullptr : device_new<int32_t>((int64_t)s->map.size());
+    r.compact =
+        compact ? device_new<int32_t>(compact_total(s->kernel.size.x, s->capacity)) : nullptr;
+    r.count = device_new<int32_t>(1);
+    r.layout = order_layout_new(order_count(s->capacity) + extra, order_scene_columns(s));
+    request_fill(&r, s);
     return r;
 }
 
@@ -181,7 +67,7 @@ void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
     std::vector<arrays> wanted;
     for (scene &s : scenes) {
         requests.push_back(request_make(&s, extra, compact));
-        wanted.push_back(arrays_on_host(&s, extra));
+        wanted.push_back(order_arrays_on_host(&s, extra));
     }
     scratch memory = scratch_make(requests);
     device_info plain = *gpu();
@@ -200,7 +86,7 @@ void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
 void check_both(const std::vector<scene> &scenes, int32_t extra = 0) {
     check_requests(scenes, extra, false);
     if (std::any_of(scenes.begin(), scenes.end(),
-                    [](const scene &s) { return scene_can_be_compact(&s); })) {
+                    [](const scene &s) { return order_scene_can_be_compact(&s); })) {
         check_requests(scenes, extra, true);
     }
 }
@@ -227,12 +113,12 @@ DEVICE_TEST(gpu_order_every_size) {
             if (test_quick() && number++ % 4) { // still with each count and kernel
                 continue;
             }
-            const int room = rooms[turn / fills % 3];
+            const int room = rooms[turn / order_fills % 3];
             int32_t capacity = n + room > 0 ? n + room : 1;
-            fill kind = (fill)(turn++ % fills);
+            order_fill kind = (order_fill)(turn++ % order_fills);
             snprintf(label, sizeof label, "%d of %d outputs, %d x %d x %d, fill %d", n, capacity,
                      size.x, size.y, size.z, kind);
-            check_both({scene_make(&random, size, n, capacity, kind)}, room % 2);
+            check_both({order_scene_make(&random, size, n, capacity, kind)}, room % 2);
         }
     }
 }
@@ -241,20 +127,20 @@ DEVICE_TEST(gpu_order_every_kernel) {
     random_state random = random_make(2);
     for (int x = 1; x <= kernel_size_max; ++x) {
         for (triple size : {triple{x, 16 - x, 2}, triple{2, x, x}, triple{x, 1, 4}}) {
-            for (int kind = fill_none; kind < fills; ++kind) {
+            for (int kind = fill_none; kind < order_fills; ++kind) {
                 if (test_quick() && (x > 4 || kind % 3)) {
                     continue;
                 }
                 snprintf(label, sizeof label, "%d x %d x %d, fill %d", size.x, size.y, size.z,
                          kind);
-                check_both({scene_make(&random, size, 150 + kind, 200, (fill)kind)});
+                check_both({order_scene_make(&random, size, 150 + kind, 200, (order_fill)kind)});
             }
         }
     }
     if (!test_quick()) {
-        for (fill kind : {fill_sparse, fill_all, fill_by_offset}) {
+        for (order_fill kind : {fill_sparse, fill_all, fill_by_offset}) {
             snprintf(label, sizeof label, "the largest kernel, fill %d", kind);
-            check_both({scene_make(&random, {15, 15, 15}, 200, 230, kind)});
+            check_both({order_scene_make(&random, {15, 15, 15}, 200, 230, kind)});
         }
     }
 }
@@ -273,9 +159,9 @@ DEVICE_TEST(gpu_order_every_threshold) {
             }
             const int32_t counts[] = {0, 1, 64, 65, 300, 1000};
             int32_t count = counts[turn % 6];
-            fill kind = (fill)(turn++ % fills);
-            all.push_back(scene_make(&random, size, count, count + turn % 3 * 40 + 1, kind,
-                                     turn % 5 ? threshold : (int)map_all));
+            order_fill kind = (order_fill)(turn++ % order_fills);
+            all.push_back(order_scene_make(&random, size, count, count + turn % 3 * 40 + 1, kind,
+                                           turn % 5 ? threshold : 0));
             snprintf(label, sizeof label, "%d x %d x %d, t = %d, %d outputs, fill %d", size.x,
                      size.y, size.z, all.back().threshold, count, kind);
             check_both({all.back()}, turn % 2);
@@ -296,7 +182,7 @@ DEVICE_TEST(gpu_order_clamps_the_count) {
             }
             std::vector<scene> scenes;
             for (triple size : {sizes[1], sizes[2], sizes[5]}) {
-                scenes.push_back(scene_make(&random, size, capacity, capacity, fill_half));
+                scenes.push_back(order_scene_make(&random, size, capacity, capacity, fill_half));
                 scenes.back().told += scenes.size() == 3 ? 0 : over;
             }
             snprintf(label, sizeof label, "%d of %d outputs", capacity + over, capacity);
@@ -314,8 +200,8 @@ std::vector<scene> scenes_random(random_state *random, int maps, int32_t most) {
         int32_t count = random_int(random, 0, 3) ? random_int(random, 0, few) : 0;
         int32_t capacity =
             std::max(count + random_int(random, 0, 1) * random_int(random, 0, 200), 1);
-        fill kind = (fill)random_int(random, fill_none, fills - 1);
-        scenes.push_back(scene_make(random, size, count, capacity, kind));
+        order_fill kind = (order_fill)random_int(random, fill_none, order_fills - 1);
+        scenes.push_back(order_scene_make(random, size, count, capacity, kind));
         scenes.back().told += count == capacity && m % 3 == 0 ? m : 0;
     }
     return scenes;
@@ -345,8 +231,8 @@ DEVICE_TEST(gpu_order_ends_of_the_keys) {
             }
             std::vector<scene> scenes, empty;
             for (int m = 0; m < maps; ++m) {
-                scenes.push_back(scene_make(&random, {3, 3, 3}, 100, 100 + room, fill_last));
-                empty.push_back(scene_make(&random, {3, 3, 3}, 0, 100 + room, fill_none));
+                scenes.push_back(order_scene_make(&random, {3, 3, 3}, 100, 100 + room, fill_last));
+                empty.push_back(order_scene_make(&random, {3, 3, 3}, 0, 100 + room, fill_none));
             }
             snprintf(label, sizeof label, "%d maps, %d rows more", maps, room);
             check_both(scenes);
@@ -372,8 +258,8 @@ DEVICE_TEST(gpu_order_room_for_many_runs) {
         for (int32_t count :
              {0, 1, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 9999, 20480}) {
             if (count <= capacity && !(test_quick() && count > 2049) && !test_thinned(4)) {
-                fill kind = (fill)(turn++ % fills);
-                scenes.push_back(scene_make(&random, sizes[turn % 3], count, capacity, kind));
+                order_fill kind = (order_fill)(turn++ % order_fills);
+                scenes.push_back(order_scene_make(&random, sizes[turn % 3], count, capacity, kind));
                 snprintf(label, sizeof label, "%d of %d outputs, fill %d", count, capacity, kind);
                 check_both({scenes.back()});
             }
@@ -390,8 +276,8 @@ DEVICE_TEST(gpu_order_schedules) {
         std::vector<scene> scenes;
         for (triple size : {triple{3, 3, 3}, triple{5, 5, 5}, triple{2, 2, 2}, triple{1, 3, 11}}) {
             if (count < 2100 || (size.x < 5 && !test_quick())) {
-                scene s = scene_make(&random, size, count, count + 200, fill_none);
-                const int volume = scene_columns(&s);
+                scene s = order_scene_make(&random, size, count, count + 200, fill_none);
+                const int volume = order_scene_columns(&s);
                 for (int64_t i = 0; i < (int64_t)count * volume; ++i) {
                     int own = (int)(i / volume % 37 * volume / 37); // columns at most
                     bool has = i % volume <= own && random_int(&random, 0, 7);
@@ -417,20 +303,21 @@ DEVICE_TEST(gpu_order_many_rows) {
     random_state random = random_make(5);
     const int32_t scope = order_scope * 2 * order_rows;
     for (int32_t count : {100001, scope - 5, scope, scope + 1, 2 * scope + 70001}) {
-        for (fill kind : {fill_half, fill_alike, fill_last}) {
+        for (order_fill kind : {fill_half, fill_alike, fill_last}) {
             if (count > 2 * scope && kind == fill_last) {
                 continue;
             }
             triple size = count > scope / 2 ? triple{1, 2, 2} : triple{3, 3, 3};
             snprintf(label, sizeof label, "%d rows, fill %d", count, kind);
-            check_both({scene_make(&random, size, count, count + 5, kind)});
+            check_both({order_scene_make(&random, size, count, count + 5, kind)});
         }
     }
     std::vector<scene> scenes;
     for (int m = 0; m < order_maps_max; ++m) {
         triple size = sizes[m % 3];
-        fill kind = m == 15 ? fill_last : (fill)(m % fills);
-        scenes.push_back(scene_make(&random, m == 15 ? sizes[2] : size, 18000 + m, 20000, kind));
+        order_fill kind = m == 15 ? fill_last : (order_fill)(m % order_fills);
+        scenes.push_back(
+            order_scene_make(&random, m == 15 ? sizes[2] : size, 18000 + m, 20000, kind));
     }
     snprintf(label, sizeof label, "16 maps of many rows");
     check_both(scenes);
@@ -443,7 +330,7 @@ template <typename W>
 scene scene_of_layer(const word_layout *layout, const kernel_shape *kernel, std::vector<W> source,
                      std::vector<W> outputs, int32_t room) {
     int32_t sources = (int32_t)source.size(), count = (int32_t)outputs.size();
-    scene s = scene_empty(kernel, map_all, count, count + room);
+    scene s = order_scene_empty(kernel, 0, count, count + room);
     s.map.resize((size_t)s.capacity * (size_t)kernel_volume(kernel), 12345);
     voxel_set<W> from = {source.data(), &sources, sources}, to = {outputs.data(), &count, count};
     CHECK_OK(map_build_host(layout, kernel, from, to, s.map.data()));
@@ -500,7 +387,6 @@ DEVICE_TEST(gpu_order_real_scans) {
 // Replaces the scene of a request, in the same memory.
 void request_refill(const order_request *r, scene *s) {
     request_fill(r, s);
-    device_copy_in((int32_t *)r->count, &s->told, 1);
     CUDA_CHECK(cudaMemset(r->layout.source, guarded_poison,
                           (size_t)r->layout.groups * (size_t)r->layout.volume * order_rows *
                               sizeof(int32_t)));
@@ -515,7 +401,7 @@ void check_replays(const std::vector<triple> &kernels, int32_t capacity, bool co
     std::vector<scene> scenes;
     std::vector<order_request> requests;
     for (triple size : kernels) {
-        scenes.push_back(scene_make(&random, size, 100, capacity, fill_half));
+        scenes.push_back(order_scene_make(&random, size, 100, capacity, fill_half));
         requests.push_back(request_make(&scenes.back(), 0, compact));
     }
     scratch memory = scratch_make(requests);
@@ -525,16 +411,16 @@ void check_replays(const std::vector<triple> &kernels, int32_t capacity, bool co
     for (int32_t count : {100, capacity, 0, 1, capacity - 1, 64, capacity}) {
         for (size_t i = 0; i < kernels.size(); ++i) {
             int32_t own = i % 2 ? capacity - count : count;
-            fill kind = (fill)random_int(&random, fill_none, fills - 1);
-            scenes[i] = scene_make(&random, kernels[i], own, capacity, kind);
+            order_fill kind = (order_fill)random_int(&random, fill_none, order_fills - 1);
+            scenes[i] = order_scene_make(&random, kernels[i], own, capacity, kind);
             request_refill(&requests[i], &scenes[i]);
         }
         CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
         for (size_t i = 0; i < kernels.size(); ++i) {
             snprintf(label, sizeof label, "map %zu, replayed with %d rows", i, count);
-            CHECK_EQUAL(
-                difference(order_arrays_fetch(&requests[i].layout), arrays_on_host(&scenes[i], 0)),
-                "");
+            CHECK_EQUAL(difference(order_arrays_fetch(&requests[i].layout),
+                                   order_arrays_on_host(&scenes[i], 0)),
+                        "");
         }
     }
     CUDA_CHECK(cudaGraphExecDestroy(replay));
@@ -604,88 +490,68 @@ DEVICE_TEST(gpu_order_beyond_32_bits) {
     }
 }
 
+// What a request is refused for is tested on the host (order_refuses), which shares the check.
 DEVICE_TEST(gpu_order_refuses) {
     random_state random = random_make(8);
-    scene s = scene_make(&random, {3, 3, 3}, 10, 10, fill_half);
+    scene s = order_scene_make(&random, {3, 3, 3}, 10, 10, fill_half);
     const std::vector<order_request> good = {request_make(&s, 0), request_make(&s, 0)};
     const scratch memory = scratch_make(good);
-    auto spoilt = [&](auto spoil) { // the second request, with the first a good one
+    auto refused = [&](status_code code, const char *subject, auto spoil) {
         std::vector<order_request> bad = good;
-        spoil(&bad[1]);
-        return requests_build(bad, &memory, stream_get());
+        spoil(&bad[1]); // the second request, with the first a good one
+        const status got = requests_build(bad, &memory, stream_get());
+        CHECK_STATUS(got, code);
+        CHECK_EQUAL(got.subject, subject);
     };
-    auto null = [&](auto spoil, const char *name) {
-        CHECK_STATUS(spoilt(spoil), status_null_pointer);
-        CHECK_EQUAL(spoilt(spoil).subject, name);
-    };
-    null([](order_request *r) { r->map = nullptr; }, "map");
-    null([](order_request *r) { r->count = nullptr; }, "count");
-    null([](order_request *r) { r->layout.row = nullptr; }, "layout");
-    null([](order_request *r) { r->layout.mask = nullptr; }, "layout");
-    null([](order_request *r) { r->layout.source = nullptr; }, "layout");
-    null([](order_request *r) { r->layout.schedule = nullptr; }, "layout");
-    CHECK_STATUS(spoilt([](order_request *r) { r->layout.volume = 8; }), status_bad_size);
-    CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.y = 2; }), status_bad_size);
-    CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.y = 0; }), status_kernel_size);
-    CHECK_STATUS(spoilt([](order_request *r) { r->kernel.size.z = 16; }), status_kernel_size);
-    CHECK_STATUS(spoilt([](order_request *r) { r->threshold = 3; }), status_bad_size);
-    CHECK_EQUAL(spoilt([](order_request *r) { r->threshold = -1; }).subject, "threshold");
-    CHECK_STATUS(spoilt([](order_request *r) { r->layout.groups = 0; }), status_capacity);
-    CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 65; }), status_capacity);
-    CHECK_STATUS(spoilt([](order_request *r) { r->capacity = 0; }), status_bad_size);
-    CHECK_STATUS(spoilt([](order_request *r) { r->capacity = INT32_MAX / 2; }), status_bad_size);
-    auto shifted = [](auto *p) { return (decltype(p))((char *)p + 2); };
-    CHECK_STATUS(spoilt([&](order_request *r) { r->map = shifted(r->map); }), status_alignment);
-    CHECK_EQUAL(spoilt([&](order_request *r) { r->count = shifted(r->count); }).subject, "count");
-    CHECK_STATUS(spoilt([&](order_request *r) { r->count = shifted(r->count); }), status_alignment);
-    CHECK_STATUS(spoilt([&](order_request *r) { r->layout.mask = shifted(r->layout.mask); }),
-                 status_alignment);
     alignas(16) static int32_t compact[8];
-    auto to_compact = [](order_request *r, const int32_t *from) {
+    auto compacted = [](order_request *r, int32_t *from) {
         r->map = nullptr;
         r->compact = from;
     };
-    CHECK_STATUS(spoilt([&](order_request *r) { to_compact(r, compact + 2); }), status_alignment);
-    CHECK_STATUS(spoilt([](order_request *r) { r->compact = compact; }), status_unsupported);
+    refused(status_null_pointer, "count", [](order_request *r) { r->count = nullptr; });
+    refused(status_capacity, "layout.groups", [](order_request *r) { r->capacity = 65; });
+    refused(status_bad_size, "capacity (of all maps)",
+            [](order_request *r) { r->capacity = INT32_MAX / 2; });
+    refused(status_alignment, "compact", [&](order_request *r) { compacted(r, compact + 2); });
+    refused(status_unsupported, "map (beside its compact form)",
+            [](order_request *r) { r->compact = compact; });
     for (triple wrong : {triple{1, 3, 9}, triple{9, 3, 1}}) { // of the same volume
-        CHECK_STATUS(spoilt([=](order_request *r) {
-                         to_compact(r, compact);
-                         r->kernel.size = wrong;
-                     }),
-                     status_unsupported);
+        refused(status_unsupported, "compact (of such a map)", [=](order_request *r) {
+            compacted(r, compact);
+            r->kernel.size = wrong;
+        });
     }
+    auto start = [&](const device_info *device, const order_request *requests, int maps, void *at,
+                     size_t bytes) {
+        return order_build(device, requests, maps, at, bytes, stream_get());
+    };
     const std::vector<order_request> many((size_t)17, good[0]);
-    CHECK_STATUS(requests_build(many, &memory, stream_get()), status_bad_size);
     for (int maps : {-1, 0, 17}) {
-        CHECK_STATUS(
-            order_build(gpu(), many.data(), maps, memory.memory, memory.bytes, stream_get()),
-            status_bad_size);
+        CHECK_STATUS(start(gpu(), many.data(), maps, memory.memory, memory.bytes), status_bad_size);
     }
-    CHECK_STATUS(order_build(gpu(), nullptr, 1, memory.memory, memory.bytes, stream_get()),
-                 status_null_pointer);
-    CHECK_STATUS(order_build(nullptr, good.data(), 2, memory.memory, memory.bytes, stream_get()),
-                 status_null_pointer);
+    CHECK_STATUS(start(gpu(), nullptr, 1, memory.memory, memory.bytes), status_null_pointer);
+    CHECK_STATUS(start(nullptr, good.data(), 2, memory.memory, memory.bytes), status_null_pointer);
+    CHECK_STATUS(start(gpu(), good.data(), 2, memory.memory, memory.bytes - 1), status_workspace);
+    CHECK_STATUS(start(gpu(), good.data(), 2, nullptr, memory.bytes), status_null_pointer);
+    CHECK_STATUS(start(gpu(), good.data(), 2, memory.memory + 8, memory.bytes), status_alignment);
     CHECK_STATUS(order_workspace(good.data(), 1, nullptr), status_null_pointer);
-    const scratch low = {memory.memory, memory.bytes - 1}, none = {nullptr, memory.bytes},
-                  odd = {memory.memory + 8, memory.bytes};
-    CHECK_STATUS(requests_build(good, &low, stream_get()), status_workspace);
-    CHECK_STATUS(requests_build(good, &none, stream_get()), status_null_pointer);
-    CHECK_STATUS(requests_build(good, &odd, stream_get()), status_alignment);
     // Nothing was written.
     for (const order_request &r : good) {
-        CHECK_EQUAL(difference(order_arrays_fetch(&r.layout), arrays_make(&s, 0)), "");
+        CHECK_EQUAL(difference(order_arrays_fetch(&r.layout),
+                               order_arrays_make(order_count(s.capacity), order_scene_columns(&s))),
+                    "");
     }
     CHECK_OK(requests_build(good, &memory, stream_get()));
 }
 
 DEVICE_TEST(gpu_order_planted_errors_are_found) {
     random_state random = random_make(9);
-    scene s = scene_make(&random, {3, 3, 3}, 1000, 1100, fill_sparse);
+    scene s = order_scene_make(&random, {3, 3, 3}, 1000, 1100, fill_sparse);
     const order_request request = request_make(&s, 1);
     const scratch memory = scratch_make({request});
     REQUIRE_OK(requests_build({request}, &memory, stream_get()));
     const arrays wanted = order_arrays_fetch(&request.layout);
-    CHECK_EQUAL(difference(wanted, arrays_on_host(&s, 1)), "");
+    CHECK_EQUAL(difference(wanted, order_arrays_on_host(&s, 1)), "");
     arrays bad = wanted;
     std::swap(bad.row[70], bad.row[71]);
     CHECK(strstr(difference(bad, wanted), "row[70]") != nullptr);
@@ -708,7 +574,7 @@ DEVICE_TEST(gpu_order_planted_errors_are_found) {
 // ---- slots --------------------------------------------------------------------------------------
 
 int64_t slots_on_host(const scene *s) {
-    arrays b = arrays_on_host(s, 0);
+    arrays b = order_arrays_on_host(s, 0);
     const order_layout t = order_arrays_layout(&b);
     int64_t slots = -1;
     CHECK_OK(order_slots_host(&t, s->count, &slots));
@@ -723,8 +589,8 @@ DEVICE_TEST(gpu_order_slots) {
             if ((n > 1000 && size.x * size.y * size.z > 64) || (test_quick() && turn++ % 4)) {
                 continue;
             }
-            fill kind = (fill)(turn++ % fills);
-            scene s = scene_make(&random, size, n, n + turn % 3 * 100 + 1, kind);
+            order_fill kind = (order_fill)(turn++ % order_fills);
+            scene s = order_scene_make(&random, size, n, n + turn % 3 * 100 + 1, kind);
             const order_request request = request_make(&s, turn % 2);
             const scratch memory = scratch_make({request});
             int64_t *slots = device_new<int64_t>(1);
@@ -760,6 +626,8 @@ DEVICE_TEST(gpu_order_slots_replay_beyond_32_bits) {
     t.volume = 3375;
     CUDA_CHECK(cudaMemset(mask, 0xff, (size_t)words * sizeof *mask));
     CUDA_CHECK(cudaDeviceSynchronize());
+    CHECK_STATUS(order_slots(&t, nullptr, capacity, slots, stream_get()), status_null_pointer);
+    CHECK_STATUS(order_slots(&t, count, capacity + 1, slots, stream_get()), status_capacity);
     cudaGraphExec_t replay = stream_capture(
         [&](cudaStream_t stream) { CHECK_OK(order_slots(&t, count, capacity, slots, stream)); });
     REQUIRE(replay != nullptr);
@@ -770,32 +638,6 @@ DEVICE_TEST(gpu_order_slots_replay_beyond_32_bits) {
                     (int64_t)order_count(own) * order_words(3375) * 32 * order_rows);
     }
     CUDA_CHECK(cudaGraphExecDestroy(replay));
-}
-
-DEVICE_TEST(gpu_order_slots_refuses) {
-    random_state random = random_make(32);
-    scene s = scene_make(&random, {3, 3, 3}, 100, 100, fill_half);
-    const order_request r = request_make(&s, 0);
-    int64_t *slots = device_new<int64_t>(2);
-    auto refused = [&](status_code code, const char *subject, const order_layout *t,
-                       const int32_t *count, int32_t capacity, int64_t *to) {
-        status got = order_slots(t, count, capacity, to, stream_get());
-        CHECK_STATUS(got, code);
-        CHECK_EQUAL(got.subject, subject);
-    };
-    order_layout bad = r.layout;
-    refused(status_null_pointer, "layout", nullptr, r.count, 100, slots);
-    refused(status_null_pointer, "count", &r.layout, nullptr, 100, slots);
-    refused(status_null_pointer, "slots", &r.layout, r.count, 100, nullptr);
-    refused(status_bad_size, "capacity", &r.layout, r.count, 0, slots);
-    refused(status_capacity, "layout.groups", &r.layout, r.count, 129, slots);
-    refused(status_alignment, "slots", &r.layout, r.count, 100, (int64_t *)((char *)slots + 4));
-    bad.mask = nullptr;
-    refused(status_null_pointer, "layout", &bad, r.count, 100, slots);
-    bad = r.layout;
-    bad.volume = 0;
-    refused(status_bad_size, "layout.volume", &bad, r.count, 100, slots);
-    CHECK(device_untouched(slots, 0, 2));
 }
 
 } // namespace

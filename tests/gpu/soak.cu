@@ -193,6 +193,37 @@ DEVICE_TEST(gpu_soak_one_graph) {
     check_soak<uint32_t>();
 }
 
+// ---- a busy default stream ----------------------------------------------------------------------
+
+// No launch of a run waits in the default stream, and no call waits for the device.
+DEVICE_TEST(gpu_soak_beside_a_busy_default_stream) {
+    if (test_quick()) {
+        SKIP("a sanitizer may run one kernel after the other");
+    }
+    network n;
+    reference_net_zoo(&n);
+    const net_limits limits = limits_make(&n, soak_type, 1000, false);
+    soak_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
+    const frame f = soak_frame(&d, 1);
+    const result<uint32_t> wanted = device_net_result(&d, &f); // this loads the kernels
+    device_net_forget(&d, guarded_poison);
+    int *stop = nullptr;
+    CUDA_CHECK(cudaMallocHost((void **)&stop, sizeof *stop));
+    *stop = 1;
+    stream_occupy<<<1, 1, 0, cudaStreamLegacy>>>(stop, 0); // loads it
+    CHECK(expect_no_cuda_error());
+    *stop = 0;
+    stream_occupy<<<1, 1, 0, cudaStreamLegacy>>>(stop, 4000000000ll); // two seconds at the most
+    CHECK_OK(device_net_run(&d, stream_get()));
+    CUDA_CHECK(cudaStreamSynchronize(stream_get()));
+    CHECK_EQUAL(cudaStreamQuery(cudaStreamLegacy), cudaErrorNotReady); // busy to this moment
+    cudaGetLastError();                                                // which is no error
+    *(volatile int *)stop = 1;
+    CHECK(expect_no_cuda_error());
+    CHECK_EQUAL(difference(result_fetch(&d), wanted, true), "");
+    CUDA_CHECK(cudaFreeHost(stop));
+}
+
 // ---- few multiprocessors ------------------------------------------------------------------------
 
 namespace {

@@ -1,6 +1,7 @@
 // tests/host/order_kernels.cpp: the kernels of order.cuh, run on the host
 // (emulate_hopper.h), against the host loop: the same bytes, with the entries that neither writes.
 #include "../support/devices.h"
+#include "../support/orders.h"
 #include "../support/reference.h"
 
 #include "../support/emulate_hopper.h"
@@ -17,131 +18,40 @@ namespace {
 
 const device_info device = device_made(90, 1, 232448, false);
 
-// ---- maps ---------------------------------------------------------------------------------------
+typedef order_scene scene;
 
-enum fill { fill_none, fill_all, fill_sparse, fill_by_offset, fill_alike, fills };
-
-struct scene {
-    kernel_shape kernel;
-    int threshold;
-    int32_t count, capacity, told; // told: the count in memory, which may exceed the capacity
-    fill kind;
-    bool compact;
-};
-
-scene scene_make(triple size, int32_t count, int32_t capacity, fill kind, bool compact) {
-    scene s = {};
-    s.kernel = kernel_cube(1, 1);
-    s.kernel.size = size;
-    s.threshold = map_all;
-    s.count = s.told = count;
-    s.capacity = capacity;
-    s.kind = kind;
-    s.compact = compact && compact_takes(&s.kernel);
-    return s;
+// Each array is a guarded buffer of its exact size.
+template <typename T>
+T *copy(const T *from, int64_t count, int64_t room = 0) {
+    T *to = guarded_new<T>(count + room);
+    T *at = room ? (T *)round_up((int64_t)to, compact_alignment) : to;
+    std::copy(from, from + count, at);
+    return at;
 }
 
-bool scene_has(random_state *random, const scene *s, int volume, int32_t row, int k) {
-    switch (s->kind) {
-    case fill_all:
-        return true;
-    case fill_sparse:
-        return random_int(random, 0, 19) == 0;
-    case fill_by_offset:
-        return random_int(random, 0, volume) <= k;
-    case fill_alike:
-        return (row % 7 + k) % 3 == 0;
-    default:
-        return false;
-    }
-}
-
-// A layout, its map and the map's compact form. Each array is a guarded buffer of its exact size.
-struct arrays {
-    order_layout layout;
-    int32_t volume;
-    int32_t *map, *compact, *count;
-};
-
-order_layout layout_new(int32_t groups, int32_t volume) {
-    order_layout t;
-    t.row = guarded_new<int32_t>((int64_t)groups * order_rows);
-    t.mask = guarded_new<uint32_t>((int64_t)groups * order_words(volume));
-    t.source = guarded_new<int32_t>((int64_t)groups * volume * order_rows);
-    t.schedule = guarded_new<int32_t>(order_pairs(groups));
-    t.groups = groups;
-    t.volume = volume;
-    return t;
-}
-
-// Taps that the compact form cannot hold are removed from the map. Rows past the count are garbage.
-arrays arrays_make(random_state *random, const scene *s, int32_t extra) {
-    arrays a;
-    a.volume = kernel_norm_count(&s->kernel, s->threshold, kernel_volume(&s->kernel));
-    a.map = guarded_new<int32_t>((int64_t)s->capacity * a.volume);
-    for (int32_t row = 0; row < s->count; ++row) {
-        int32_t next = random_int(random, 0, 1 << 20);
-        for (int k = 0; k < a.volume; ++k) {
-            const bool has = scene_has(random, s, a.volume, row, k);
-            a.map[(int64_t)row * a.volume + k] = has ? next++ : -1;
-        }
-    }
-    a.compact = nullptr;
-    if (s->compact) {
-        const int K = s->kernel.size.x, plane = K * K;
-        a.compact = (int32_t *)round_up(
-            (int64_t)guarded_new<int32_t>(compact_total(K, s->capacity) + 4), compact_alignment);
-        for (int64_t i = 0; i < (int64_t)s->count * K; ++i) {
-            int32_t *taps = a.map + i * plane;
-            int32_t *record =
-                a.compact + compact_at(K, s->capacity, (int)(i % K), (int32_t)(i / K));
-            compact_record_put(taps, K, record);
-            for (int c = 0; c < plane; ++c) {
-                taps[c] = compact_source(record, K, c);
-            }
-        }
-    }
-    a.count = guarded_new<int32_t>(1);
-    *a.count = s->told;
-    a.layout = layout_new(order_count(s->capacity) + extra, a.volume);
-    return a;
-}
-
-order_request request_of(const scene *s, const arrays *a) {
-    order_request r = {};
-    r.kernel = s->kernel;
-    r.threshold = s->threshold;
-    r.map = a->compact ? nullptr : a->map;
-    r.compact = a->compact;
-    r.count = a->count;
-    r.capacity = s->capacity;
-    r.layout = a->layout;
+order_request request_make(const scene *s, int32_t extra) {
+    order_request r = order_scene_request(s);
+    const int64_t groups = order_count(s->capacity) + extra, volume = order_scene_columns(s);
+    const bool compact = !s->compact.empty();
+    r.map = compact ? nullptr : copy(s->map.data(), (int64_t)s->map.size());
+    r.compact = compact ? copy(s->compact.data(), (int64_t)s->compact.size(), 4) : nullptr;
+    r.count = copy(&s->told, 1);
+    r.layout.row = guarded_new<int32_t>(groups * order_rows);
+    r.layout.mask = guarded_new<uint32_t>(groups * order_words((int)volume));
+    r.layout.source = guarded_new<int32_t>(groups * volume * order_rows);
+    r.layout.schedule = guarded_new<int32_t>(order_pairs((int32_t)groups));
+    r.layout.groups = (int32_t)groups;
+    r.layout.volume = (int32_t)volume;
     return r;
 }
 
-template <typename T>
-bool same(const T *a, const T *b, int64_t count) {
-    return memcmp(a, b, (size_t)count * sizeof(T)) == 0;
-}
-
-const char *difference(const order_layout &a, const order_layout &b) {
-    const int64_t groups = a.groups;
-    return !same(a.row, b.row, groups * order_rows)                      ? "row"
-           : !same(a.mask, b.mask, groups * order_words(a.volume))       ? "mask"
-           : !same(a.source, b.source, groups * a.volume * order_rows)   ? "source"
-           : !same(a.schedule, b.schedule, order_pairs((int32_t)groups)) ? "schedule"
-                                                                         : "";
-}
-
-order_layout on_host(const scene *s, const arrays *a) {
-    const order_layout t = layout_new(a->layout.groups, a->volume);
-    const size_t bytes = order_host_workspace(s->capacity);
-    order_request r = request_of(s, a);
-    r.map = a->map;
-    r.compact = nullptr;
-    r.layout = t;
-    CHECK_OK(order_build_host(&r, guarded_new<char>((int64_t)bytes), bytes));
-    return t;
+order_arrays arrays_of(const order_layout *t) {
+    order_arrays a = order_arrays_make(t->groups, t->volume);
+    std::copy(t->row, t->row + a.row.size(), a.row.begin());
+    std::copy(t->mask, t->mask + a.mask.size(), a.mask.begin());
+    std::copy(t->source, t->source + a.source.size(), a.source.begin());
+    std::copy(t->schedule, t->schedule + a.schedule.size(), a.schedule.begin());
+    return a;
 }
 
 // ---- what the previous kernel still writes ------------------------------------------------------
@@ -182,32 +92,29 @@ void show() {
 // Builds the layouts of all scenes in one call, by the kernels, twice over the same memory: with
 // thread blocks that begin in the order of their numbers, and in any order. Compares them with the
 // host's. extra: row groups beyond the capacity
-void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0) {
-    random_state random = random_make(emulate::seed + 1);
-    std::vector<arrays> all;
+void check_scenes(std::vector<scene> scenes, int32_t extra = 0) {
     std::vector<order_request> requests;
-    for (const scene &s : scenes) {
-        all.push_back(arrays_make(&random, &s, extra));
-        requests.push_back(request_of(&s, &all.back()));
+    std::vector<order_arrays> wanted;
+    hiding.clear();
+    for (scene &s : scenes) {
+        wanted.push_back(order_arrays_on_host(&s, extra));
+        requests.push_back(request_make(&s, extra));
     }
     const int maps = (int)scenes.size();
+    const size_t tickets = workspace_alignment; // the first array
     size_t bytes = 0;
     REQUIRE_OK(order_workspace(requests.data(), maps, &bytes));
     char *scratch = guarded_new<char>((int64_t)bytes);
-    const size_t tickets = workspace_alignment; // the first array
-    hiding = {{scratch + tickets, std::vector<char>(bytes - tickets)},
-              {scratch, std::vector<char>(tickets)}};
-    for (size_t i = 0; i < all.size(); ++i) {
-        const int64_t total = (int64_t)scenes[i].capacity * all[i].volume;
-        const int64_t compact = compact_total(scenes[i].kernel.size.x, scenes[i].capacity);
-        hiding.push_back({(char *)all[i].count, std::vector<char>(sizeof(int32_t))});
-        hiding.push_back(
-            all[i].compact ? hidden{(char *)all[i].compact, std::vector<char>((size_t)compact * 4)}
-                           : hidden{(char *)all[i].map, std::vector<char>((size_t)total * 4)});
-    }
-    std::vector<order_layout> wanted;
-    for (size_t i = 0; i < all.size(); ++i) {
-        wanted.push_back(on_host(&scenes[i], &all[i]));
+    auto hidden_array = [](const void *at, size_t size) {
+        hiding.push_back({(char *)at, std::vector<char>(size)});
+    };
+    hidden_array(scratch + tickets, bytes - tickets);
+    hidden_array(scratch, tickets);
+    for (size_t i = 0; i < scenes.size(); ++i) {
+        const order_request *r = &requests[i];
+        hidden_array(r->count, sizeof *r->count);
+        hidden_array(r->compact ? r->compact : r->map,
+                     4 * (r->compact ? scenes[i].compact : scenes[i].map).size());
     }
     for (int run = 0; run < 2; ++run) {
         emulate::launched.clear();
@@ -218,12 +125,23 @@ void check_scenes(const std::vector<scene> &scenes, int32_t extra = 0) {
         requests[0].programmatic = run == 0;
         CHECK_OK(order_build(&device, requests.data(), maps, scratch, bytes, nullptr));
         emulate::previous = {};
-        for (size_t i = 0; i < all.size(); ++i) {
-            CHECK_EQUAL(difference(all[i].layout, wanted[i]), "");
+        for (size_t i = 0; i < scenes.size(); ++i) {
+            const order_arrays got = arrays_of(&requests[i].layout);
+            CHECK_EQUAL(order_difference(got, wanted[i], "on the host"), "");
         }
     }
     emulate::side_by_side = 1;
     guarded_finish();
+}
+
+scene scene_make(triple size, int32_t count, int32_t capacity, order_fill fill, bool compact,
+                 int threshold = 0) {
+    random_state random = random_make(emulate::seed + (uint64_t)count);
+    scene s = order_scene_make(&random, size, count, capacity, fill, threshold);
+    if (compact) {
+        order_scene_compact(&s);
+    }
+    return s;
 }
 
 } // namespace
@@ -243,7 +161,7 @@ TEST(order_kernels_every_kernel) {
 }
 
 TEST(order_kernels_every_fill) {
-    for (fill kind : {fill_none, fill_all, fill_alike}) {
+    for (order_fill kind : {fill_none, fill_all, fill_alike}) {
         check_scenes({scene_make({3, 3, 3}, 1300, 1300, kind, true)});
     }
 }
@@ -252,13 +170,12 @@ TEST(order_kernels_every_fill) {
 TEST(order_kernels_many_maps) {
     std::vector<scene> scenes = {scene_make({2, 2, 2}, 1100, 1200, fill_by_offset, false),
                                  scene_make({3, 3, 3}, 300, 300, fill_by_offset, true),
-                                 scene_make({3, 3, 3}, 700, 900, fill_alike, false),
+                                 scene_make({3, 3, 3}, 700, 900, fill_alike, false, 2),
                                  scene_make({3, 3, 3}, 0, 10, fill_all, true),
                                  scene_make({1, 3, 13}, 150, 150, fill_sparse, false),
                                  scene_make({5, 5, 5}, 90, 300, fill_by_offset, true),
                                  scene_make({1, 1, 3}, 64, 64, fill_all, false)};
     scenes[1].told = 1 << 30;
-    scenes[2].threshold = 2;
     check_scenes(scenes, 1);
 }
 
@@ -299,15 +216,14 @@ TEST(order_kernels_keys) {
 }
 
 TEST(order_kernels_planted_errors_are_found) {
-    random_state random = random_make(5);
     const scene s = scene_make({3, 3, 3}, 500, 500, fill_by_offset, true);
-    const arrays a = arrays_make(&random, &s, 0);
-    const order_layout one = on_host(&s, &a), other = on_host(&s, &a);
-    CHECK_EQUAL(difference(one, other), "");
+    const order_arrays one = order_arrays_on_host(&s, 0);
+    order_arrays other = one;
+    CHECK_EQUAL(order_difference(one, other, ""), "");
     std::swap(other.row[3], other.row[4]);
-    CHECK_EQUAL(difference(one, other), "row");
-    std::swap(other.row[3], other.row[4]);
+    CHECK(strstr(order_difference(other, one, ""), "row[3]") != nullptr);
+    other = one;
     other.schedule[1] ^= 1;
-    CHECK_EQUAL(difference(one, other), "schedule");
+    CHECK(strstr(order_difference(other, one, ""), "schedule[1]") != nullptr);
     guarded_finish();
 }
