@@ -2,7 +2,7 @@
 #ifndef SPIRA_DEVICE_CUH
 #define SPIRA_DEVICE_CUH
 
-#include "base/wgmma.cuh"
+#include "base/probe.cuh"
 #include "device.h"
 #include "status.cuh"
 
@@ -30,18 +30,6 @@ SPIRA_BOTH constexpr bool device_code_within(int least, int most) {
         }
     }
     return false;
-}
-
-// Never launched: its attributes tell what the driver loads for this GPU. Code for sm_90a has
-// shared memory, other code has none.
-SPIRA_PLAIN_KERNEL void device_probe_kernel(int *to) {
-#if SPIRA_WGMMA
-    __shared__ volatile int mark;
-    mark = *to;
-    *to = mark;
-#else
-    *to = 0;
-#endif
 }
 
 // Kernels of PTX for less than 8.0, translated for a newer GPU, have no tensor cores' instructions.

@@ -11,6 +11,8 @@
 # 5. Headers of cuBLAS, CUB and Thrust are included by opt-in files only.
 # 6. The include guard is SPIRA_ and the path in capitals: SPIRA_BASE_MMA_CUH for base/mma.cuh.
 # 7. The umbrella reaches every file but the opt-in ones, and no opt-in file. Nothing includes it.
+# 8. A .cuh at the top is an interface: it has no kernel, but for those that the table names, all of
+#    which have one.
 set -eu
 
 check() { # table folder: prints the violations; fails if there are any
@@ -32,7 +34,7 @@ check() { # table folder: prints the violations; fails if there are any
             while ((getline text < table) > 0) {
                 sub(/#.*/, "", text)
                 n = split(text, word)
-                if (n && word[1] != "umbrella" && word[1] != "opt-in") {
+                if (n && word[1] != "umbrella" && word[1] != "opt-in" && word[1] != "kernels") {
                     layer_name[++layers] = word[1]
                 }
                 for (i = 2; i <= n; ++i) {
@@ -40,6 +42,8 @@ check() { # table folder: prints the violations; fails if there are any
                         umbrella = word[i]
                     } else if (word[1] == "opt-in") {
                         opt_in_pattern[++opt_ins] = pattern_of(word[i])
+                    } else if (word[1] == "kernels") {
+                        excepted[word[i]] = 1
                     } else {
                         pattern[++patterns] = pattern_of(word[i])
                         pattern_layer[patterns] = layers
@@ -127,7 +131,7 @@ check() { # table folder: prints the violations; fails if there are any
 
         # ---- one file ---------------------------------------------------------------------------
 
-        function check_file(name,    path, guard, line, text, where, directives, guarded) {
+        function check_file(name,    path, guard, line, text, where, directives, guarded, kernels) {
             path = file[name]
             guard = "SPIRA_" toupper(name)
             gsub(/[.\/]/, "_", guard)
@@ -144,6 +148,8 @@ check() { # table folder: prints the violations; fails if there are any
                     sub(/^[^<]*</, "", text)
                     sub(/>.*/, "", text)
                     check_angled(where, name, text)
+                } else if (text ~ /^[^\/#]*(SPIRA_KERNEL|SPIRA_PLAIN_KERNEL|__global__)([ \t]|$)/) {
+                    ++kernels
                 } else if (text ~ /^[ \t]*#/) { # the first two directives are the guard
                     ++directives
                     guarded += (directives == 1 && text == "#ifndef " guard) ||
@@ -151,6 +157,11 @@ check() { # table folder: prints the violations; fails if there are any
                 }
             }
             close(path)
+            if (name !~ /\// && name ~ /[.]cuh$/ && name != umbrella && kernels && !(name in excepted)) {
+                complain(path ": a kernel at the top; it belongs in a folder")
+            } else if (name in excepted && !kernels) {
+                complain(path ": has no kernel, and need not be excepted in " table)
+            }
             if (guarded != 2) {
                 complain(path ": the include guard is not " guard)
             }
@@ -215,6 +226,10 @@ check() { # table folder: prints the violations; fails if there are any
 
 # ---- self-test ------------------------------------------------------------------------------------
 
+kernel() { # name: adds a kernel to a file of the planted tree
+    echo 'SPIRA_PLAIN_KERNEL void __launch_bounds__(32) some_kernel(int *to) {}' >>"$tree/spira/$1"
+}
+
 header() { # name includes...: writes a file of the planted tree
     path=$tree/spira/$1
     [ "$1" != spira.cuh ] || path=$tree/spira.cuh
@@ -238,7 +253,7 @@ plant_good() {
     mkdir -p "$tree/spira"
     printf '%s\n' 'ground a.h base/*' 'middle b.h b.cuh mid/* top/low.h # exact first' \
         'top d.cuh top/*' 'extra e.cuh extra/*' 'umbrella spira.cuh' 'opt-in e.cuh extra/*' \
-        >"$tree/table"
+        'kernels d.cuh' >"$tree/table"
     header a.h '<stdint.h>' '<string.h>' base/x.h
     header base/x.h
     header base/deep/y.cuh ../x.h ../../a.h
@@ -252,6 +267,8 @@ plant_good() {
     header e.cuh d.cuh extra/g.cuh '<cublas_v2.h>'
     header extra/g.cuh ../a.h '<cub/cub.cuh>'
     header spira.cuh spira/a.h spira/b.h spira/d.cuh
+    kernel d.cuh
+    kernel mid/n.cuh
 }
 
 expect() { # clean|TEXT what: the checker finds nothing, or complains with this text
@@ -356,6 +373,12 @@ self_test() {
     header top/t.cuh ../b.h ../extra/g.cuh
     echo 'ground extra/*' | cat - "$tree/table" >"$tree/edited" && mv "$tree/edited" "$tree/table"
     expect 'includes the opt-in' 'an umbrella that reaches an opt-in file through another'
+    kernel b.cuh
+    expect 'a kernel at the top' 'a kernel at the top'
+    echo '// a SPIRA_KERNEL in words' >>"$tree/spira/b.cuh"
+    expect clean 'a kernel in a comment'
+    header d.cuh b.cuh top/t.cuh
+    expect 'need not be excepted' 'an exception for a file without a kernel'
     rm "$tree/spira.cuh"
     expect 'the umbrella is missing' 'no umbrella'
     : >"$tree/table"
