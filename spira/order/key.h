@@ -78,55 +78,24 @@ SPIRA_BOTH int order_direction(const kernel_shape *kernel, const order_numbers *
 
 // ---- sectors ------------------------------------------------------------------------------------
 
-// The sign of an offset along an axis, as a bit: signs form sets.
-enum order_sign {
-    order_minus = 1,
-    order_zero = 2,
-    order_plus = 4,
-    order_any_sign = order_minus | order_zero | order_plus,
-};
-
-SPIRA_BOTH constexpr int order_sign_of(int d) {
-    return d < 0 ? order_minus : d > 0 ? order_plus : order_zero;
-}
-
-// The directions whose sign along each axis is in a set of order_sign bits.
-struct order_sector {
-    int8_t x, y, z;
-};
-
-// Returns the sector with the set `signs` along one axis and the set `others` along the other two.
-SPIRA_BOTH constexpr order_sector order_sector_along(int axis, int signs, int others) {
-    return {(int8_t)(axis == 0 ? signs : others), (int8_t)(axis == 1 ? signs : others),
-            (int8_t)(axis == 2 ? signs : others)};
-}
-
-// Returns quarter n of the four around an axis.
-SPIRA_BOTH constexpr order_sector order_sector_around(int axis, int n) {
-    const int8_t first = n / 2 ? order_plus : order_minus;
-    const int8_t second = n % 2 ? order_plus : order_minus, any = order_any_sign;
-    return axis == 0   ? order_sector{any, first, second}
-           : axis == 1 ? order_sector{first, any, second}
-                       : order_sector{first, second, any};
-}
-
-// Returns sector n: six sides, twelve quarters, six faces. The order within each kind was chosen on
-// real scans, so that row groups have few offsets.
-SPIRA_BOTH constexpr order_sector order_sector_at(int n) {
-    const int sides[3] = {2, 0, 1}, around[3] = {0, 2, 1};
-    const int sign = n % 2 ? order_plus : order_minus;
-    return n < 6    ? order_sector_along(sides[n / 2], sign, order_any_sign)
-           : n < 18 ? order_sector_around(around[(n - 6) / 4], (n - 6) % 4)
-                    : order_sector_along((n - 18) / 2, sign, order_zero);
-}
-
-// Returns the directions of a sector: bit d for direction number d.
-SPIRA_BOTH constexpr uint32_t order_sector_mask(order_sector sector) {
+// Returns the directions of sector n, bit d for direction number d: six sides, twelve quarters, six
+// faces. The signs of x, y and z; *: any. The order within each kind was chosen on real scans, so
+// that row groups have few offsets.
+SPIRA_BOTH constexpr uint32_t order_sector_mask(int n) {
+    constexpr const char *sectors[order_sectors] = {
+        "**-", "**+", "-**", "+**", "*-*", "*+*", //
+        "*--", "*-+", "*+-", "*++",               //
+        "--*", "-+*", "+-*", "++*",               //
+        "-*-", "-*+", "+*-", "+*+",               //
+        "-00", "+00", "0-0", "0+0", "00-", "00+",
+    };
     uint32_t mask = 0;
     for (int k = 0; k < order_directions; ++k) {
-        const bool has = sector.x & order_sign_of(k / 9 - 1) &&
-                         sector.y & order_sign_of(k / 3 % 3 - 1) &&
-                         sector.z & order_sign_of(k % 3 - 1);
+        const char signs[] = {"-0+"[k / 9], "-0+"[k / 3 % 3], "-0+"[k % 3]};
+        bool has = true;
+        for (int axis = 0; axis < 3; ++axis) {
+            has = has && (sectors[n][axis] == '*' || sectors[n][axis] == signs[axis]);
+        }
         mask |= has ? 1u << order_number(k) : 0;
     }
     return mask;
@@ -135,7 +104,7 @@ SPIRA_BOTH constexpr uint32_t order_sector_mask(order_sector sector) {
 // Returns the sectors that contain one of these directions: sector n is bit order_sectors - 1 - n.
 template <int n = 0>
 SPIRA_BOTH uint32_t order_sectors_of(uint32_t directions) {
-    constexpr uint32_t mask = order_sector_mask(order_sector_at(n));
+    constexpr uint32_t mask = order_sector_mask(n);
     uint32_t sectors = directions & mask ? 1u << (order_sectors - 1 - n) : 0;
     if constexpr (n + 1 < order_sectors) {
         sectors |= order_sectors_of<n + 1>(directions);

@@ -101,7 +101,7 @@ SPIRA_DEVICE uint32_t order_planes_directions(const uint32_t (&has)[K]) {
 SPIRA_BOTH constexpr uint32_t order_sector_offsets(int n) {
     uint32_t offsets = 0;
     for (int k = 0; k < order_directions; ++k) {
-        offsets |= order_sector_mask(order_sector_at(n)) >> order_number(k) & 1 ? 1u << k : 0;
+        offsets |= order_sector_mask(n) >> order_number(k) & 1 ? 1u << k : 0;
     }
     return offsets;
 }
