@@ -118,6 +118,7 @@ SPIRA_API bool status_tells_zero(status_code code) {
     case status_lattice:
     case status_duplicate:
     case status_not_finite:
+    case status_weights:
     case status_layer:
         return true;
     default:
