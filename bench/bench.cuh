@@ -586,7 +586,8 @@ SPIRA_API void bench_scene_check(bench_pool *pool, const spira::voxel_input *in,
     spira::voxel_rows where = {bench_host<int32_t>(pool, rows), bench_host<int32_t>(pool, rows),
                                bench_host<int32_t>(pool, (int64_t)rows + 1)};
     spira::device_status trouble = {};
-    size_t bytes = spira::voxelize_host_workspace<W>(in);
+    size_t bytes = 0;
+    BENCH_TRY(spira::voxelize_host_workspace<W>(in, &bytes));
     char *scratch = bench_host_workspace(pool, bytes);
     BENCH_TRY(spira::voxelize_host(&scene->layout, in, set, where, &trouble, scratch, bytes));
     bench_check_set(pool, set, scene->set, scene->input, "voxelize");

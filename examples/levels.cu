@@ -139,7 +139,9 @@ static spira::status input_make(const voxels *v, levels::levels_job<W> *j) {
     in.rows = v->rows;
     in.columns = 3;
     in.duplicates = spira::duplicates_report;
-    const size_t rows = (size_t)v->rows, bytes = spira::voxelize_host_workspace<W>(&in);
+    const size_t rows = (size_t)v->rows;
+    size_t bytes;
+    SPIRA_TRY(spira::voxelize_host_workspace<W>(&in, &bytes));
     spira::voxel_set<W> set = {(W *)malloc(rows * sizeof(W)), (int32_t *)malloc(sizeof(int32_t)),
                                v->rows};
     int32_t *memory = (int32_t *)malloc((3 * rows + 1) * sizeof(int32_t));

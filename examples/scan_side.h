@@ -275,7 +275,9 @@ static prepared<W> prepared_new(job *j) {
             count = spira::workspace_begin(p.memory);
         }
     }
-    p.scratch = block_new(spira::voxelize_host_workspace<W>(&j->input));
+    size_t bytes = 0;
+    (void)spira::voxelize_host_workspace<W>(&j->input, &bytes); // prepare_set returns what is wrong
+    p.scratch = block_new(bytes);
     p.features = (float *)malloc((size_t)p.rows * channels_of(j) * sizeof(float));
     return p;
 }
@@ -283,9 +285,11 @@ static prepared<W> prepared_new(job *j) {
 // Voxelises on the host. Invalid rows are dropped and recorded in `trouble`.
 template <typename W>
 static spira::status prepare_set(job *j, prepared<W> *p, spira::device_status *trouble) {
+    size_t bytes;
     j->input.count = &p->rows;
+    SPIRA_TRY(spira::voxelize_host_workspace<W>(&j->input, &bytes));
     return spira::voxelize_host(&j->layout, &j->input, p->set, p->bookkeeping, trouble, p->scratch,
-                                spira::voxelize_host_workspace<W>(&j->input));
+                                bytes);
 }
 
 // Voxelises and computes the features. Fails if a row is invalid.

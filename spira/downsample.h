@@ -110,6 +110,7 @@ SPIRA_API status downsample_host_workspace(voxel_set<W> in, size_t *bytes) {
 //          args.trouble: device_flag_lattice with the first voxel that is off the lattice of
 //          `from`: it is left out if x or y is no multiple, else floored as any other. A count of
 //          `in` or a number of outputs above the capacity is recorded, too
+// scratch  downsample_host_workspace bytes, aligned to 256
 template <typename W>
 SPIRA_API status downsample_host(const downsample_args<W> *args, void *scratch,
                                  size_t scratch_bytes) {

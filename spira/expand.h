@@ -334,6 +334,7 @@ SPIRA_API status expand_host_workspace(const expand_args<W> *args, size_t *bytes
 //          points of the rule's grid; device_flag_range if it is beyond the grid's ends, of no
 //          batch of the layout, or touches an output outside of the layout. Such voxels or outputs
 //          are left out. A count of `in` or a number of outputs above the capacity is recorded, too
+// scratch  expand_host_workspace bytes, aligned to 256
 template <typename W>
 SPIRA_API status expand_host(const expand_args<W> *args, void *scratch, size_t scratch_bytes) {
     expand_axes axes;

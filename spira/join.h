@@ -252,6 +252,7 @@ SPIRA_API int32_t join_host_keys(const join_args<W> *a, join_key<W> *keys) {
 //          args.rows: begin [count + 1], order [begin[count]]; the rest is unspecified
 //          args.trouble: the count of a set above its capacity; the number of voxels, if it is
 //          above out.capacity. Voxels that do not fit are left out
+// scratch  join_host_workspace bytes, aligned to 256
 template <typename W>
 SPIRA_API status join_host(const join_args<W> *args, void *scratch, size_t scratch_bytes) {
     size_t needed;

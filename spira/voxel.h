@@ -248,10 +248,13 @@ SPIRA_API voxelize_host_scratch<W> voxelize_host_carve(workspace *w, const voxel
 
 // Bytes of scratch for voxelize_host.
 template <typename W>
-SPIRA_API size_t voxelize_host_workspace(const voxel_input *in) {
+SPIRA_API status voxelize_host_workspace(const voxel_input *in, size_t *bytes) {
+    SPIRA_TRY(voxel_input_check(in));
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     voxelize_host_carve<W>(&w, in);
-    return w.used;
+    *bytes = w.used;
+    return status_success();
 }
 
 // Writes the keys of the valid rows, in row order. Returns how many there are.
@@ -325,16 +328,18 @@ SPIRA_API int32_t voxelize_host_cap(const word_layout *layout, int32_t cap, voxe
 //          are dropped. Voxels beyond the capacity are dropped; `needed` is the number of all.
 //          outside, dropped_voxels, dropped_rows: what the range and the cap have dropped
 // errors   null or misaligned pointers, sizes, workspace; nothing is written then
+// scratch  voxelize_host_workspace bytes, aligned to 256, as that of all host loops
 template <typename W>
 SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
                                voxel_rows rows, device_status *trouble, void *scratch,
                                size_t scratch_bytes) {
+    size_t needed;
     SPIRA_TRY(word_check<W>(layout));
-    SPIRA_TRY(voxel_input_check(in));
+    SPIRA_TRY(voxelize_host_workspace<W>(in, &needed));
     SPIRA_TRY(voxel_set_check(&set));
     SPIRA_TRY(voxel_rows_check(&rows));
     SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, voxelize_host_workspace<W>(in)));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     workspace w = workspace_begin(scratch);
     const voxelize_host_scratch<W> s = voxelize_host_carve<W>(&w, in);
     voxel_key<W> *keys = s.keys;

@@ -11,7 +11,8 @@
 
 namespace spira {
 
-// Every array starts on this boundary, as the base must.
+// Every array starts on this boundary, as the base must: on the device, where cudaMalloc aligns so,
+// and on the host alike (aligned_alloc).
 enum { workspace_alignment = 256 };
 
 struct workspace {

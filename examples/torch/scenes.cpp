@@ -63,7 +63,9 @@ spira::status voxelize(const scan::scan_cloud *cloud, const int32_t *label, floa
     in.count = &in.rows;
     const spira::voxel_set<uint64_t> set = {b->words.get(), count, in.rows};
     const spira::voxel_rows rows = {b->voxel.get(), b->order.get(), b->begin.get()};
-    const size_t bytes = spira::voxelize_host_workspace<uint64_t>(&in), step = 256;
+    const size_t step = spira::workspace_alignment;
+    size_t bytes;
+    SPIRA_TRY(spira::voxelize_host_workspace<uint64_t>(&in, &bytes));
     std::unique_ptr<char, decltype(&free)> scratch(
         (char *)aligned_alloc(step, bytes / step * step + step), free);
     SPIRA_TRY(spira::voxelize_host(&layout, &in, set, rows, &trouble, scratch.get(), bytes));

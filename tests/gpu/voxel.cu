@@ -65,7 +65,8 @@ outcome<W> voxelize_on_host(const word_layout *layout, rows_of *r, int32_t capac
     o.voxel.assign((size_t)in->rows, 0);
     o.order.assign((size_t)in->rows, 0);
     o.begin.assign((size_t)capacity + 1, 0);
-    size_t bytes = voxelize_host_workspace<W>(in);
+    size_t bytes = 0;
+    CHECK_OK(voxelize_host_workspace<W>(in, &bytes));
     std::vector<char> scratch(bytes + workspace_alignment);
     char *base = (char *)round_up((int64_t)scratch.data(), workspace_alignment);
     voxel_set<W> set = {o.words.data(), &o.count, capacity};

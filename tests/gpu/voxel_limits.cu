@@ -93,7 +93,8 @@ void check_limits(limits_scene *s, int batches, int32_t count, int32_t capacity,
     in.points = s->points.data();
     in.batch = batches > 1 ? s->batch.data() : nullptr;
     in.count = &count;
-    size_t bytes = voxelize_host_workspace<W>(&in);
+    size_t bytes = 0;
+    CHECK_OK(voxelize_host_workspace<W>(&in, &bytes));
     CHECK_OK(voxelize_host<W>(&layout, &in, host_set, host_rows, &wanted,
                               guarded_new<char>((int64_t)bytes), bytes));
 
@@ -246,7 +247,8 @@ void crowd_check(random_state *r, crowd_kind kind, int32_t count, float *us) {
     host.in.count = &count;
     host.set = {words.data(), &found, count};
     host.rows = {voxel.data(), order.data(), begin.data()};
-    const size_t bytes = voxelize_host_workspace<uint32_t>(&host.in);
+    size_t bytes = 0;
+    CHECK_OK(voxelize_host_workspace<uint32_t>(&host.in, &bytes));
     CHECK_OK(voxelize_host<uint32_t>(&host.layout, &host.in, host.set, host.rows, &trouble,
                                      guarded_new<char>((int64_t)bytes), bytes));
 

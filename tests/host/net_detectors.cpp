@@ -214,7 +214,8 @@ TEST(net_detectors_voxel_counts_of_points) {
         in.rows = rows;
         in.count = &rows;
         device_status trouble = {};
-        const size_t bytes = voxelize_host_workspace<uint32_t>(&in);
+        size_t bytes = 0;
+        CHECK_OK(voxelize_host_workspace<uint32_t>(&in, &bytes));
         void *scratch = aligned_alloc(workspace_alignment, round_up(bytes, workspace_alignment));
         CHECK_OK(voxelize_host<uint32_t>(&layout, &in, {words.data(), &count, rows},
                                          {voxel.data(), order.data(), begin.data()}, &trouble,

@@ -23,7 +23,8 @@ static voxels<W> voxelize_new(const word_layout *layout, const voxel_input *in, 
     v.rows = {guarded_new<int32_t>(in->rows), guarded_new<int32_t>(in->rows),
               guarded_new<int32_t>(capacity + 1)};
     v.trouble = {};
-    size_t bytes = voxelize_host_workspace<W>(in);
+    size_t bytes = 0;
+    CHECK_OK(voxelize_host_workspace<W>(in, &bytes));
     v.returned = voxelize_host(layout, in, v.set, v.rows, &v.trouble,
                                guarded_new<char>((int64_t)bytes), bytes);
     return v;
@@ -320,7 +321,10 @@ TEST(voxelize_refuses) {
     voxel_set<uint32_t> set = {guarded_new<uint32_t>(2), guarded_new<int32_t>(1), 2};
     voxel_rows rows = {guarded_new<int32_t>(2), guarded_new<int32_t>(2), guarded_new<int32_t>(3)};
     device_status trouble = {};
-    size_t bytes = voxelize_host_workspace<uint32_t>(&from_coords);
+    size_t bytes = 0;
+    CHECK_STATUS(voxelize_host_workspace<uint32_t>(nullptr, &bytes), status_null_pointer);
+    CHECK_STATUS(voxelize_host_workspace<uint32_t>(&from_coords, nullptr), status_null_pointer);
+    CHECK_OK(voxelize_host_workspace<uint32_t>(&from_coords, &bytes));
     char *scratch = guarded_new<char>((int64_t)bytes);
     CHECK(bytes >= 2 * 8);
 

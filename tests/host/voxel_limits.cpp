@@ -39,7 +39,8 @@ voxels<W> voxels_new(const voxel_input *in, int32_t capacity) {
 template <typename W>
 voxels<W> voxelize_on_host(const word_layout *layout, const voxel_input *in, int32_t capacity) {
     voxels<W> v = voxels_new<W>(in, capacity);
-    const size_t bytes = voxelize_host_workspace<W>(in);
+    size_t bytes = 0;
+    CHECK_OK(voxelize_host_workspace<W>(in, &bytes));
     v.returned = voxelize_host(layout, in, v.set, v.rows, &v.trouble,
                                guarded_new<char>((int64_t)bytes), bytes);
     return v;

@@ -132,7 +132,8 @@ frame_voxels<W> frame_voxelized(const frame *f, const word_layout *layout,
     in.rows = std::max(rows, 1);
     in.columns = 3;
     voxel_rows where = {voxel.data(), order.data(), begin.data()};
-    size_t bytes = voxelize_host_workspace<W>(&in);
+    size_t bytes = 0;
+    CHECK_OK(voxelize_host_workspace<W>(&in, &bytes));
     voxel_set<W> set = {words.data(), &count, limits->voxels};
     CHECK_OK(voxelize_host<W>(layout, &in, set, where, &trouble, guarded_new<char>((int64_t)bytes),
                               bytes));

@@ -94,7 +94,9 @@ static void voxelize_host(const spira::word_layout *layout, const spira::voxel_i
                           const Tensor &like) {
     require(spira::word_dispatch(layout, [&](auto word) {
         typedef decltype(word) W;
-        const scratch s = scratch_of(like, spira::voxelize_host_workspace<W>(in));
+        size_t bytes;
+        SPIRA_TRY(spira::voxelize_host_workspace<W>(in, &bytes));
+        const scratch s = scratch_of(like, bytes);
         return spira::voxelize_host<W>(layout, in, set_as<W>(set), rows, trouble, s.base, s.size);
     }));
 }
