@@ -118,6 +118,59 @@ struct exchange_lists {
     int32_t *begin;  // [volume + 1] starts, or null
 };
 
+// spconv's indice pairs: input rows, then output rows, -1 behind each list. Offsets are in spconv's
+// order: its axes are z, y, x, the last one fastest. For a submanifold layer spconv 2 reads all
+// lists but the centre's, and the lengths of those before the centre. Its own maps have zeros for
+// the other lengths; here all lengths are written.
+//
+// stride           room for each list; spconv takes the number of inputs
+// indice_pairs     [2, volume, stride]
+// indice_pair_num  [volume] lengths of the lists
+SPIRA_API exchange_lists exchange_spconv(triple size, int32_t stride, int32_t *indice_pairs,
+                                         int32_t *indice_pair_num) {
+    exchange_lists to = {};
+    to.order = weight_order_spconv;
+    to.size = size;
+    to.input = indice_pairs;
+    to.output = indice_pairs ? indice_pairs + (int64_t)size.x * size.y * size.z * stride : nullptr;
+    to.step = 1;
+    to.stride = stride;
+    to.counts = indice_pair_num;
+    return to;
+}
+
+// TorchSparse's neighbour map. Offsets are in its order: x fastest if the volume is odd, z fastest
+// if it is even.
+//
+// nbmaps   [pairs.capacity, 2]: (input row, output row), offset after offset
+// nbsizes  [volume] number of pairs of each offset
+SPIRA_API exchange_lists exchange_torchsparse(triple size, int32_t *nbmaps, int32_t *nbsizes) {
+    exchange_lists to = {};
+    to.order = weight_order_torchsparse;
+    to.size = size;
+    to.input = nbmaps;
+    to.output = nbmaps ? nbmaps + 1 : nullptr;
+    to.step = 2;
+    to.counts = nbsizes;
+    return to;
+}
+
+// MinkowskiEngine's in and out maps. Offsets are in its order of a hypercube: x fastest.
+//
+// begin    [volume + 1] starts of the lists
+// in, out  [pairs.capacity] input and output rows, list after list
+SPIRA_API exchange_lists exchange_minkowski(triple size, int32_t *begin, int32_t *in,
+                                            int32_t *out) {
+    exchange_lists to = {};
+    to.order = weight_order_minkowski;
+    to.size = size;
+    to.input = in;
+    to.output = out;
+    to.step = 1;
+    to.begin = begin;
+    return to;
+}
+
 SPIRA_BOTH int exchange_volume(const exchange_lists *to) {
     return to->size.x * to->size.y * to->size.z;
 }
@@ -147,14 +200,30 @@ SPIRA_BOTH void exchange_put_bounds(const exchange_lists *to, int place, int64_t
     }
 }
 
-// Writes all lists. Of lists that follow one another, what is behind the capacity of `pairs` is
-// left out.
-SPIRA_API void exchange_lists_write_host(const exchange_lists *to, const map_lists *pairs,
-                                         device_status *trouble) {
+SPIRA_API status exchange_check(const map_lists *pairs, const exchange_lists *to,
+                                const device_status *trouble) {
+    SPIRA_TRY(map_lists_check(pairs));
+    SPIRA_REQUIRE(to, status_null_pointer, "to", 0);
+    const kernel_shape kernel = {to->size, {1, 1, 1}, {1, 1, 1}, false};
+    SPIRA_TRY(kernel_check(&kernel));
+    SPIRA_TRY(pointer_check(to->input, alignof(int32_t), "to.input"));
+    SPIRA_TRY(pointer_check(to->output, alignof(int32_t), "to.output"));
+    SPIRA_REQUIRE(to->step == 1 || to->step == 2, status_bad_size, "to.step", to->step);
+    SPIRA_REQUIRE(to->stride >= (to->order == weight_order_spconv) && to->stride <= INT32_MAX / 2,
+                  status_bad_size, "to.stride", to->stride);
+    const bool counts = to->order != weight_order_minkowski;
+    SPIRA_TRY(pointer_check(counts ? to->counts : to->begin, alignof(int32_t),
+                            counts ? "to.counts" : "to.begin"));
+    return pointer_check(trouble, alignof(device_status), "trouble");
+}
+
+// Writes pair lists in an engine's form: the host loop of `exchange` (exchange.cuh).
+SPIRA_API status exchange_host(const map_lists *pairs, const exchange_lists *to,
+                               device_status *trouble) {
+    SPIRA_TRY(exchange_check(pairs, to, trouble));
     int64_t start = 0;
     for (int place = 0; place < exchange_volume(to); ++place) {
-        int k = exchange_offset(to->order, to->size, place);
-        const map_span list = map_lists_span(pairs, k);
+        const map_span list = map_lists_span(pairs, exchange_offset(to->order, to->size, place));
         const int64_t first = list.begin, found = list.count;
         const int64_t count = exchange_kept(to, pairs->capacity - start, found);
         const int64_t end = max_of(count, to->stride);
@@ -162,103 +231,12 @@ SPIRA_API void exchange_lists_write_host(const exchange_lists *to, const map_lis
             exchange_put(to, start + i, i < count ? pairs->input[first + i] : -1,
                          i < count ? pairs->output[first + i] : -1);
         }
-        if (trouble && found > count) {
+        if (found > count) {
             device_status_note(trouble, device_flag_capacity, (uint32_t)found);
         }
         exchange_put_bounds(to, place, start, count);
         start += end;
     }
-}
-
-SPIRA_API status exchange_pairs_check(const kernel_shape *kernel, const map_lists *pairs) {
-    SPIRA_TRY(kernel_check(kernel));
-    return map_lists_check(pairs);
-}
-
-// The arrays of spconv.
-struct exchange_indices {
-    int32_t *indice_pairs;    // [2, volume, stride]: input rows, then output rows; -1 behind a list
-    int32_t *indice_pair_num; // [volume]: lengths of the lists
-    int32_t stride;           // room for each list; spconv takes the number of inputs
-};
-
-SPIRA_API status exchange_spconv_lists(const kernel_shape *kernel, const map_lists *pairs,
-                                       const exchange_indices *indices,
-                                       const device_status *trouble, exchange_lists *to) {
-    SPIRA_REQUIRE(indices, status_null_pointer, "indices", 0);
-    SPIRA_TRY(exchange_pairs_check(kernel, pairs));
-    SPIRA_REQUIRE(indices->stride >= 1 && indices->stride <= INT32_MAX / 2, status_bad_size,
-                  "stride", indices->stride);
-    SPIRA_TRY(pointer_check(indices->indice_pairs, alignof(int32_t), "indice_pairs"));
-    SPIRA_TRY(pointer_check(indices->indice_pair_num, alignof(int32_t), "indice_pair_num"));
-    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
-    *to = {};
-    to->order = weight_order_spconv;
-    to->size = kernel->size;
-    to->input = indices->indice_pairs;
-    to->output = to->input + (int64_t)kernel_volume(kernel) * indices->stride;
-    to->step = 1;
-    to->stride = indices->stride;
-    to->counts = indices->indice_pair_num;
-    return status_success();
-}
-
-// spconv's indice pairs: the host loop of `exchange_spconv` (exchange.cuh).
-SPIRA_API status exchange_spconv_host(const kernel_shape *kernel, map_lists pairs,
-                                      const exchange_indices *indices, device_status *trouble) {
-    exchange_lists to;
-    SPIRA_TRY(exchange_spconv_lists(kernel, &pairs, indices, trouble, &to));
-    exchange_lists_write_host(&to, &pairs, trouble);
-    return status_success();
-}
-
-SPIRA_API status exchange_torchsparse_lists(const kernel_shape *kernel, const map_lists *pairs,
-                                            int32_t *nbmaps, int32_t *nbsizes, exchange_lists *to) {
-    SPIRA_TRY(exchange_pairs_check(kernel, pairs));
-    SPIRA_TRY(pointer_check(nbmaps, alignof(int32_t), "nbmaps"));
-    SPIRA_TRY(pointer_check(nbsizes, alignof(int32_t), "nbsizes"));
-    *to = {};
-    to->order = weight_order_torchsparse;
-    to->size = kernel->size;
-    to->input = nbmaps;
-    to->output = nbmaps + 1;
-    to->step = 2;
-    to->counts = nbsizes;
-    return status_success();
-}
-
-// TorchSparse's neighbour map: the host loop of `exchange_torchsparse` (exchange.cuh).
-SPIRA_API status exchange_torchsparse_host(const kernel_shape *kernel, map_lists pairs,
-                                           int32_t *nbmaps, int32_t *nbsizes) {
-    exchange_lists to;
-    SPIRA_TRY(exchange_torchsparse_lists(kernel, &pairs, nbmaps, nbsizes, &to));
-    exchange_lists_write_host(&to, &pairs, nullptr);
-    return status_success();
-}
-
-SPIRA_API status exchange_minkowski_lists(const kernel_shape *kernel, const map_lists *pairs,
-                                          int32_t *begin, int32_t *in, int32_t *out,
-                                          exchange_lists *to) {
-    SPIRA_TRY(exchange_pairs_check(kernel, pairs));
-    SPIRA_TRY(pointer_check(begin, alignof(int32_t), "begin"));
-    SPIRA_TRY(pointer_check(in, alignof(int32_t), "in"));
-    SPIRA_TRY(pointer_check(out, alignof(int32_t), "out"));
-    *to = {};
-    to->order = weight_order_minkowski;
-    to->size = kernel->size;
-    to->input = in;
-    to->output = out;
-    to->step = 1;
-    to->begin = begin;
-    return status_success();
-}
-
-// MinkowskiEngine's in and out maps: the host loop of `exchange_minkowski` (exchange.cuh).
-SPIRA_API status exchange_minkowski_host(const kernel_shape *kernel, map_lists pairs,
-                                         int32_t *begin, int32_t *in, int32_t *out) {
-    exchange_lists to;
-    SPIRA_TRY(exchange_minkowski_lists(kernel, &pairs, begin, in, out, &to));
-    exchange_lists_write_host(&to, &pairs, nullptr);
     return status_success();
 }
 

@@ -215,7 +215,7 @@ SPIRA_API status map_build_lists(const word_layout *layout, const map_request<W>
     SPIRA_TRY(map_lists_workspace(&request->kernel, request->outputs.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const map_forms *f = &request->forms;
-    if (f->os || f->ws || f->mask || f->mask_any) {
+    if (f->os || f->ws || f->mask) {
         SPIRA_TRY((map_search_launch<W, map_kind_mixed>(layout, &request, 1, false, stream)));
     }
     switch (map_lists_cube(&request->kernel)) {

@@ -30,9 +30,6 @@ namespace spira {
 // A threshold above every L1 norm: os has all offsets.
 enum { map_all = 1 << 20 };
 
-// Outputs that share a word of mask_any.
-enum { map_mask_tile = 32 };
-
 enum { map_batch_max = 16 }; // maps of one launch
 
 // What one search writes. Null members are not written.
@@ -40,7 +37,6 @@ struct map_forms {
     int32_t *os;            // [outputs.capacity, map_os_columns]
     int32_t *ws;            // [map_columns, outputs.capacity]
     uint32_t *mask;         // [outputs.capacity, map_mask_words]: bit k % 32 of word k / 32
-    uint32_t *mask_any;     // [ceil(outputs.capacity / 32), map_mask_words]: the union of 32 masks
     int threshold;          // os has the offsets with an L1 norm below it, ascending; 0: none
     bool half;              // only offsets below volume / 2; submanifold layers with odd kernels
     int32_t *compact;       // [size.x, outputs.capacity, compact_record_words]; excludes the others
@@ -85,7 +81,7 @@ enum : unsigned {
 
 // The kind of forms.
 SPIRA_BOTH unsigned map_kind_of(const map_forms *f) {
-    const bool only_os = f->os && f->threshold >= map_all && !f->ws && !f->mask && !f->mask_any;
+    const bool only_os = f->os && f->threshold >= map_all && !f->ws && !f->mask;
     return f->compact ? map_kind_compact
            : !only_os ? map_kind_mixed
            : f->half  ? map_kind_half
@@ -162,7 +158,7 @@ SPIRA_API status map_array_check(const void *array, const char *name) {
 }
 
 SPIRA_API status map_compact_check(const kernel_shape *kernel, const map_forms *forms) {
-    const bool alone = !forms->os && !forms->ws && !forms->mask && !forms->mask_any;
+    const bool alone = !forms->os && !forms->ws && !forms->mask;
     SPIRA_REQUIRE(compact_takes(kernel), status_unsupported, "forms.compact (with this kernel)", 0);
     SPIRA_REQUIRE(alone && !forms->half, status_unsupported, "forms.compact (next to other forms)",
                   0);
@@ -179,7 +175,6 @@ SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *
     SPIRA_TRY(map_array_check(forms->os, "forms.os"));
     SPIRA_TRY(map_array_check(forms->ws, "forms.ws"));
     SPIRA_TRY(map_array_check(forms->mask, "forms.mask"));
-    SPIRA_TRY(map_array_check(forms->mask_any, "forms.mask_any"));
     SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
     if (forms->trouble) {
         SPIRA_TRY(pointer_check(forms->trouble, alignof(device_status), "forms.trouble"));
@@ -298,9 +293,6 @@ SPIRA_API void map_forms_put(const kernel_shape *kernel, const map_forms *f, int
         if (f->mask) {
             f->mask[at * words + k / 32] |= bit;
         }
-        if (f->mask_any) {
-            f->mask_any[at / map_mask_tile * words + k / 32] |= bit;
-        }
     }
 }
 
@@ -331,10 +323,7 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
     if (forms->mask) {
         std::fill(forms->mask, forms->mask + count * words, 0u);
     }
-    if (forms->mask_any) {
-        std::fill(forms->mask_any, forms->mask_any + ceil_div(count, map_mask_tile) * words, 0u);
-    }
-    int64_t chunks = ceil_div(count, 1024); // a multiple of map_mask_tile
+    int64_t chunks = ceil_div(count, 1024);
     SPIRA_PARALLEL_FOR
     for (int64_t c = 0; c < chunks; ++c) {
         int32_t taps[kernel_volume_max];

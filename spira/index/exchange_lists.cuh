@@ -71,18 +71,15 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(exchange_threads)
     const int64_t count = exchange_kept(&to, pairs.capacity - start, list.count);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         exchange_put_bounds(&to, place, start, count);
-        if (trouble) {
-            device_status_raise_count(trouble, list.count, count);
-        }
+        device_status_raise_count(trouble, list.count, count);
     }
     exchange_move(to, pairs, list, start, count, max_of(count, to.stride));
 }
 
-SPIRA_LAUNCHER status exchange_lists_launch(const exchange_lists *to, map_lists pairs,
-                                            device_status *trouble, const char *subject,
-                                            cudaStream_t stream) {
+SPIRA_LAUNCHER status exchange_lists_launch(const map_lists *pairs, const exchange_lists *to,
+                                            device_status *trouble, cudaStream_t stream) {
     int volume = exchange_volume(to);
-    int64_t longest = to->stride ? to->stride : pairs.capacity;
+    int64_t longest = to->stride ? to->stride : pairs->capacity;
     int64_t blocks = ceil_div(longest, exchange_chunk);
     if (!to->stride) { // one list rarely has most of the pairs, so fewer thread blocks are enough
         int64_t even = ceil_div(longest, (int64_t)volume * exchange_chunk);
@@ -90,7 +87,7 @@ SPIRA_LAUNCHER status exchange_lists_launch(const exchange_lists *to, map_lists 
     }
     dim3 grid((unsigned)blocks, (unsigned)volume);
     return kernel_launch(exchange_lists_kernel<>, grid, exchange_threads, 0, false, 1, stream,
-                         subject, *to, pairs, trouble);
+                         "exchange", *to, *pairs, trouble);
 }
 
 } // namespace spira

@@ -89,8 +89,8 @@ SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &ti
     if (f.ws) {
         map_write_ws(tile, searched, task.output_capacity, f.ws);
     }
-    if (f.mask || f.mask_any) {
-        map_write_masks(tile, searched, map_mask_words(task.walk.volume), f.mask, f.mask_any);
+    if (f.mask) {
+        map_write_mask(tile, searched, map_mask_words(task.walk.volume), f.mask);
     }
 }
 
@@ -164,7 +164,7 @@ SPIRA_API map_task<W> map_task_make(const word_layout *layout, const map_request
     const map_forms &f = r->forms;
     map_task<W> task;
     bool linear = f.os && f.threshold >= map_all && !f.half;
-    bool only_os = f.os && !f.ws && !f.mask && !f.mask_any;
+    bool only_os = f.os && !f.ws && !f.mask;
     task.walk = search_walk_make<W>(layout, &r->kernel);
     task.shape = search_shape_choose(r->kernel.size, kernel_step(&r->kernel), !linear);
     task.source = r->source.words;

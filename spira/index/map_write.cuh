@@ -33,11 +33,13 @@ SPIRA_DEVICE void map_write_ws(const search_tile &tile, int columns, int64_t cap
     }
 }
 
-// Writes the tile's offsets below `columns` to os [outputs, columns].
-SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os) {
-    int wide = min(tile.k_end, columns) - tile.k_begin;
-    int32_t *out = os + (int64_t)tile.first * columns + tile.k_begin;
-    if (wide == columns && tile.pitch == columns && ((uintptr_t)out & 15) == 0) {
+// Writes the tile to os [outputs, columns]: offset k_begin + c to column chosen[c], unless that is
+// negative. chosen null: the offsets below `columns`, each to its own column.
+SPIRA_DEVICE void map_write_os(const search_tile &tile, const int16_t *chosen, int columns,
+                               int32_t *os) {
+    int32_t *out = os + (int64_t)tile.first * columns;
+    int from = tile.k_begin, end = chosen ? tile.k_end : min(tile.k_end, columns);
+    if (!chosen && end - from == columns && tile.pitch == columns && ((uintptr_t)out & 15) == 0) {
         int count = tile.rows * columns; // the tile has the layout of os
         for (int i = threadIdx.x; i < count / 4; i += blockDim.x) {
             ((int4 *)out)[i] = ((const int4 *)tile.taps)[i];
@@ -48,8 +50,11 @@ SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os
         return;
     }
     for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
-        for (int c = threadIdx.x & 31; c < wide; c += 32) {
-            out[(int64_t)row * columns + c] = tile.taps[row * tile.pitch + c];
+        for (int c = threadIdx.x & 31; c < end - from; c += 32) {
+            const int column = chosen ? chosen[c] : from + c;
+            if (column >= 0) {
+                out[(int64_t)row * columns + column] = tile.taps[row * tile.pitch + c];
+            }
         }
     }
 }
@@ -88,50 +93,21 @@ SPIRA_DEVICE void map_copy_wait() {
     }
 }
 
-// Writes some offsets of the tile to os [outputs, columns]: offset k_begin + c to column chosen[c],
-// unless that is negative.
-SPIRA_DEVICE void map_write_os_chosen(const search_tile &tile, const int16_t *chosen, int columns,
-                                      int32_t *os) {
-    for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
-        for (int c = threadIdx.x & 31; c < tile.k_end - tile.k_begin; c += 32) {
-            if (chosen[c] >= 0) {
-                os[(int64_t)(tile.first + row) * columns + chosen[c]] =
-                    tile.taps[row * tile.pitch + c];
-            }
-        }
-    }
-}
-
-// Writes the tile's offsets below `columns` to mask [outputs, words] and mask_any
-// [ceil(outputs / 32), words]; either may be null. A kernel that is searched in passes must be
-// written by one block, offsets ascending: a pass adds its bits to a word that it shares with the
-// pass before, and the last pass clears the words behind it.
-SPIRA_DEVICE void map_write_masks(const search_tile &tile, int columns, int words, uint32_t *mask,
-                                  uint32_t *mask_any) {
+// Writes the tile's offsets below `columns` to mask [outputs, words]. A kernel that is searched in
+// passes must be written by one block, offsets ascending: a pass adds its bits to a word that it
+// shares with the pass before, and the last pass clears the words behind it.
+SPIRA_DEVICE void map_write_mask(const search_tile &tile, int columns, int words, uint32_t *mask) {
     int end = tile.k_end < columns ? tile.k_end : columns;
-    int word_first = tile.k_begin / 32, word_end = end < columns ? (end + 31) / 32 : words;
-    int lane = threadIdx.x & 31, groups = (tile.rows + 31) / 32;
-    for (int i = threadIdx.x / 32; i < (word_end - word_first) * groups; i += blockDim.x / 32) {
-        int word = word_first + i / groups, group = i % groups, row = group * 32 + lane;
-        int from = word * 32 > tile.k_begin ? word * 32 : tile.k_begin;
-        int to = word * 32 + 32 < end ? word * 32 + 32 : end;
+    int first = tile.k_begin / 32, count = (end < columns ? (end + 31) / 32 : words) - first;
+    for (int i = threadIdx.x; i < count * tile.rows; i += blockDim.x) {
+        int row = i % tile.rows, word = first + i / tile.rows;
+        int from = max(word * 32, tile.k_begin), to = min(word * 32 + 32, end);
         uint32_t bits = 0;
-        for (int k = from; k < to && row < tile.rows; ++k) {
+        for (int k = from; k < to; ++k) {
             bits |= tile.taps[row * tile.pitch + k - tile.k_begin] >= 0 ? 1u << k % 32 : 0;
         }
-        uint32_t any = bits;
-        for (int step = 16; step; step /= 2) {
-            any |= __shfl_xor_sync(~0u, any, step);
-        }
-        bool join = from > word * 32;
-        if (mask && row < tile.rows) {
-            uint32_t *out = mask + (int64_t)(tile.first + row) * words + word;
-            *out = join ? *out | bits : bits;
-        }
-        if (mask_any && lane == 0) {
-            uint32_t *out = mask_any + (int64_t)(tile.first / map_mask_tile + group) * words + word;
-            *out = join ? *out | any : any;
-        }
+        uint32_t *out = mask + (int64_t)(tile.first + row) * words + word;
+        *out = from > word * 32 ? *out | bits : bits;
     }
 }
 

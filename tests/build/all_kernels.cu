@@ -18,7 +18,7 @@ struct any_arguments {
     int32_t capacity;
     map_forms forms;
     map_lists pairs;
-    exchange_indices indices;
+    exchange_lists exchanged;
     expand_rule rule;
     order_request order;
     conv_shape shape;
@@ -97,7 +97,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         all_of_word(a, wide),
         device_status_clear(a->trouble, a->stream),
         map_count(a->map, 27, a->count, a->capacity, a->map, a->stream),
-        exchange_spconv(&a->kernel, a->pairs, &a->indices, a->trouble, a->stream),
+        exchange(&a->pairs, &a->exchanged, a->trouble, a->stream),
         order_build(&a->gpu, &a->order, 1, a->memory, a->bytes, a->stream),
         order_slots(&a->order.layout, a->count, a->capacity, a->slots, a->stream),
         conv_weights_pack(&a->gpu, &a->shape, a->weight, a->memory, a->bytes, a->stream),

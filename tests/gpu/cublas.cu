@@ -750,7 +750,7 @@ DEVICE_TEST(gpu_cublas_planted_errors_are_found) {
 template <typename W>
 void check_scene(const forms_scene<W> *scene, ggs_problem *p, const blas *b, int line) {
     p->map = forms_map(scene);
-    forms_wish wish = {false, false, false, false, true, false, 0, 0};
+    forms_wish wish = {false, false, false, true, false, 0, 0};
     wish = forms_wish_fit(wish, scene->kernel.size, p->map, p->room);
     forms_layer<W> l = forms_layer_make(scene, &wish, p->room, &forms_device);
     size_t bytes = 0;

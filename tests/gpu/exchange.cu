@@ -80,7 +80,7 @@ device_layer<W> layer_make(const word_layout *layout, const kernel_shape *kernel
     l.limits = limits;
     l.pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(limits.pairs),
                device_new<int32_t>(limits.pairs), limits.pairs};
-    l.buffers = engine_buffers_make(&memory, volume, limits);
+    l.buffers = engine_buffers_make(&memory, kernel->size, limits);
     l.trouble = device_new<device_status>(1);
     CHECK_OK(map_lists_workspace(kernel, outputs.capacity, &l.bytes));
     l.scratch = device_new<char>((int64_t)l.bytes);
@@ -90,14 +90,14 @@ device_layer<W> layer_make(const word_layout *layout, const kernel_shape *kernel
 template <typename W>
 status layer_run(const device_layer<W> *l, cudaStream_t stream) {
     const kernel_shape *k = &l->kernel;
-    int32_t *const *p = l->buffers.part;
     SPIRA_TRY(device_status_clear(l->trouble, stream));
     const map_request<W> request = {*k, l->source, l->outputs,
                                     map_forms_none(0, false, l->trouble)};
     SPIRA_TRY(map_build_lists(&l->layout, &request, &l->pairs, l->scratch, l->bytes, stream));
-    SPIRA_TRY(exchange_spconv(k, l->pairs, &l->buffers.indices, l->trouble, stream));
-    SPIRA_TRY(exchange_torchsparse(k, l->pairs, p[engine_nbmaps], p[engine_nbsizes], stream));
-    return exchange_minkowski(k, l->pairs, p[engine_begin], p[engine_in], p[engine_out], stream);
+    for (const exchange_lists &to : l->buffers.to) {
+        SPIRA_TRY(exchange(&l->pairs, &to, l->trouble, stream));
+    }
+    return status_success();
 }
 
 // Compares with what the engines would have. A limit of -1 is just enough. Frees all buffers.
@@ -310,70 +310,17 @@ DEVICE_TEST(gpu_exchange_of_lists_that_did_not_fit) {
 
 // Begins that disagree with the arrays: nothing is read or written out of bounds.
 DEVICE_TEST(gpu_exchange_of_lists_that_disagree) {
-    kernel_shape k = kernel_cube(1, 1);
-    k.size.z = 3;
     const int32_t begins[][4] = {{0, 9, 9, 9}, {-5, 2, 4, INT32_MAX}, {4, 0, 4, 0}, {0, 4, 0, 4}};
     for (const auto &begin : begins) {
-        engine_buffers b = engine_buffers_make(&memory, 3, {4, 5});
+        engine_buffers b = engine_buffers_make(&memory, {1, 1, 3}, {4, 5});
         const int32_t rows[4] = {7, 7, 7, 7};
         const map_lists pairs = {device_upload(begin, 4), device_upload(rows, 4),
                                  device_upload(rows, 4), 4};
-        int32_t *const *p = b.part;
-        CHECK_OK(
-            exchange_spconv(&k, pairs, &b.indices, device_zeros<device_status>(1), stream_get()));
-        CHECK_OK(
-            exchange_torchsparse(&k, pairs, p[engine_nbmaps], p[engine_nbsizes], stream_get()));
-        CHECK_OK(exchange_minkowski(&k, pairs, p[engine_begin], p[engine_in], p[engine_out],
-                                    stream_get()));
+        for (const exchange_lists &to : b.to) {
+            CHECK_OK(exchange(&pairs, &to, device_zeros<device_status>(1), stream_get()));
+        }
         engine_forms f = engine_buffers_read(&memory, &b);
         CHECK(f.part[engine_begin].back() <= 4 && f.part[engine_nbmaps].size() <= 8);
-        guarded_finish();
-    }
-}
-
-// ---- the host loops -----------------------------------------------------------------------------
-
-// What the host loops make of the device's own map and lists.
-template <typename W>
-void check_host_loops(const device_layer<W> *l) {
-    const kernel_shape *k = &l->kernel;
-    int volume = kernel_volume(k);
-    engine_memory host = {
-        [](int64_t count) { return guarded_new<int32_t>(count); },
-        [](int32_t *to, const int32_t *from, int64_t count) { std::copy(from, from + count, to); },
-        [](const int32_t *p, int64_t from, int64_t count) {
-            return guarded_untouched(p, from, count);
-        }};
-    int32_t *begin = device_fetch(l->pairs.begin, volume + 1);
-    map_lists pairs = {begin, device_fetch(l->pairs.input, begin[volume]),
-                       device_fetch(l->pairs.output, begin[volume]), l->limits.pairs};
-    engine_buffers b = engine_buffers_make(&host, volume, l->limits);
-    int32_t *const *p = b.part;
-    device_status trouble = {};
-    CHECK_OK(exchange_spconv_host(k, pairs, &b.indices, &trouble));
-    CHECK_OK(exchange_torchsparse_host(k, pairs, p[engine_nbmaps], p[engine_nbsizes]));
-    CHECK_OK(exchange_minkowski_host(k, pairs, p[engine_begin], p[engine_in], p[engine_out]));
-    check_same_forms(engine_buffers_read(&memory, &l->buffers), engine_buffers_read(&host, &b));
-    check_trouble(device_value(l->trouble), trouble);
-}
-
-// Lists longer than the stride are cut off.
-DEVICE_TEST(gpu_exchange_equals_the_host_loops) {
-    random_state random = random_make(8);
-    const triple lo = {0, 0, 0}, hi = {30, 30, 30};
-    for (const kernel_case &c : kernels) {
-        kernel_shape k = {c.size, c.dilation, {1, 1, 1}, false};
-        word_layout layout = reference_layout<uint64_t>(lo, hi, 1, {1, 1, 1}, kernel_reach(&k));
-        int n = test_quick() ? 100 : 4000;
-        voxel_set<uint64_t> set =
-            set_upload(words_random<uint64_t>(&random, &layout, lo, hi, {1, 1, 1}, n), 5);
-        label_kernel("host loops", k);
-        for (int32_t stride : {n, n / 8}) {
-            int32_t room = (int32_t)min_of((int64_t)n * kernel_volume(&k), 1 << 22);
-            device_layer<uint64_t> l = layer_make(&layout, &k, set, set, {room, stride});
-            CHECK_OK(layer_run(&l, stream_get()));
-            check_host_loops(&l);
-        }
         guarded_finish();
     }
 }
@@ -450,43 +397,18 @@ DEVICE_TEST(gpu_exchange_graph_replays) {
 
 // ---- errors -------------------------------------------------------------------------------------
 
-void check_subject(status s, status_code code, const char *subject) {
-    CHECK_STATUS(s, code);
-    CHECK_EQUAL(s.subject, subject);
-}
-
-DEVICE_TEST(gpu_exchange_lists_refuse) {
-    kernel_shape k = kernel_cube(3, 1), bad = kernel_cube(16, 1);
+// What exchange_host refuses, too; nothing is launched.
+DEVICE_TEST(gpu_exchange_refuses) {
     int32_t *p = device_new<int32_t>(100);
     const map_lists pairs = {p, p, p, 10};
-    const exchange_indices one = {p, p, 1};
     device_status *trouble = device_zeros<device_status>(1);
-    cudaStream_t stream = stream_get();
-    auto run = [&](const kernel_shape *kernel, map_lists from) {
-        status all[3] = {exchange_spconv(kernel, from, &one, trouble, stream),
-                         exchange_torchsparse(kernel, from, p, p, stream),
-                         exchange_minkowski(kernel, from, p, p, p, stream)};
-        CHECK(all[0].code == all[1].code && all[0].code == all[2].code);
-        return all[0];
-    };
-    check_subject(run(nullptr, pairs), status_null_pointer, "kernel");
-    check_subject(run(&bad, pairs), status_kernel_size, "kernel.size");
-    check_subject(run(&k, {nullptr, p, p, 10}), status_null_pointer, "pairs.begin");
-    const exchange_indices none = {p, p, 0};
-    check_subject(exchange_spconv(&k, pairs, &none, trouble, stream), status_bad_size, "stride");
-    check_subject(exchange_spconv(&k, pairs, nullptr, trouble, stream), status_null_pointer,
-                  "indices");
-    check_subject(exchange_spconv(&k, pairs, &one, nullptr, stream), status_null_pointer,
-                  "trouble");
-    check_subject(exchange_torchsparse(&k, pairs, nullptr, p, stream), status_null_pointer,
-                  "nbmaps");
-    check_subject(exchange_torchsparse(&k, pairs, p, nullptr, stream), status_null_pointer,
-                  "nbsizes");
-    check_subject(exchange_minkowski(&k, pairs, nullptr, p, p, stream), status_null_pointer,
-                  "begin");
-    check_subject(exchange_minkowski(&k, pairs, p, nullptr, p, stream), status_null_pointer, "in");
-    check_subject(exchange_minkowski(&k, pairs, p, p, nullptr, stream), status_null_pointer, "out");
-    CHECK(device_untouched(p, 0, 100)); // a refused call has done nothing
+    const exchange_lists good = exchange_minkowski({3, 3, 3}, p, p, p),
+                         bad = exchange_spconv({3, 3, 3}, 0, p, p);
+    CHECK_STATUS(exchange(nullptr, &good, trouble, stream_get()), status_null_pointer);
+    CHECK_STATUS(exchange(&pairs, nullptr, trouble, stream_get()), status_null_pointer);
+    CHECK_STATUS(exchange(&pairs, &good, nullptr, stream_get()), status_null_pointer);
+    CHECK_STATUS(exchange(&pairs, &bad, trouble, stream_get()), status_bad_size);
+    CHECK(device_untouched(p, 0, 100));
 }
 
 // ---- the test, tested ---------------------------------------------------------------------------
@@ -512,9 +434,10 @@ DEVICE_TEST(gpu_exchange_planted_errors_are_found) {
     }
     // Lists written in the order of another kernel.
     turned.size = {5, 1, 3};
-    REQUIRE_OK(exchange_minkowski(&turned, l.pairs, l.buffers.part[engine_begin],
-                                  l.buffers.part[engine_in], l.buffers.part[engine_out],
-                                  stream_get()));
+    const exchange_lists other =
+        exchange_minkowski(turned.size, l.buffers.part[engine_begin], l.buffers.part[engine_in],
+                           l.buffers.part[engine_out]);
+    REQUIRE_OK(exchange(&l.pairs, &other, l.trouble, stream_get()));
     CHECK(strstr(engine_difference(engine_buffers_read(&memory, &l.buffers), wanted), "begin["));
 }
 

@@ -137,6 +137,17 @@ std::vector<voxel> box(triple lo, triple hi, int batch = 0) {
     return voxels;
 }
 
+// A test of both word widths.
+#define FORMS_TEST(name)                                                                           \
+    template <typename W>                                                                          \
+    void name();                                                                                   \
+    DEVICE_TEST(gpu_forms_##name) {                                                                \
+        name<uint32_t>();                                                                          \
+        name<uint64_t>();                                                                          \
+    }                                                                                              \
+    template <typename W>                                                                          \
+    void name()
+
 // ---- random scenes ------------------------------------------------------------------------------
 
 template <typename W>
@@ -205,8 +216,7 @@ DEVICE_TEST(gpu_forms_kernels_of_the_largest_tiles) {
 }
 
 // Sizes of all axes from 1 to 15, small scenes; those of 7 and more are searched in pieces.
-template <typename W>
-void check_kernel_sizes() {
+FORMS_TEST(kernels_of_every_size) {
     const int sizes[] = {1, 2, 3, 5, 8, 11, 15};
     random_state r = random_make(3);
     for (int i = 0; i < 343; ++i) {
@@ -217,11 +227,6 @@ void check_kernel_sizes() {
         kernel.transposed = random_int(&r, 0, 2) == 0;
         check_kernel<W>(&r, kernel);
     }
-}
-
-DEVICE_TEST(gpu_forms_kernels_of_every_size) {
-    check_kernel_sizes<uint32_t>();
-    check_kernel_sizes<uint64_t>();
 }
 
 DEVICE_TEST(gpu_forms_every_threshold) {
@@ -244,8 +249,7 @@ DEVICE_TEST(gpu_forms_every_threshold) {
 // ---- the edges of tiles, sets and fields --------------------------------------------------------
 
 // Tiles of 128, 64 and 32 outputs; thread blocks without outputs.
-template <typename W>
-void check_tile_edges() {
+FORMS_TEST(tile_edges) {
     random_state r = random_make(5);
     word_layout layout = reference_layout<W>({-9, -9, -9}, {9, 9, 9}, 2, {1, 1, 1}, {14, 14, 14});
     for (int n : {0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1000}) {
@@ -265,11 +269,6 @@ void check_tile_edges() {
             }
         }
     }
-}
-
-DEVICE_TEST(gpu_forms_tile_edges) {
-    check_tile_edges<uint32_t>();
-    check_tile_edges<uint64_t>();
 }
 
 template <typename W>
@@ -308,8 +307,7 @@ DEVICE_TEST(gpu_forms_field_ends) {
     check_field_ends<uint64_t>(3, {1, 15, 15}, {1, 1, 1});
 }
 
-template <typename W>
-void check_foreign_sets() {
+FORMS_TEST(foreign_sets) {
     random_state r = random_make(6);
     word_layout layout =
         reference_layout<W>({-900, -100, -20}, {900, 100, 20}, 2, {1, 1, 1}, {8, 8, 8});
@@ -334,11 +332,6 @@ void check_foreign_sets() {
             check_scene(&s, {0, 2}, 5);
         }
     }
-}
-
-DEVICE_TEST(gpu_forms_foreign_sets) {
-    check_foreign_sets<uint32_t>();
-    check_foreign_sets<uint64_t>();
 }
 
 // No two voxels merge: there are as many outputs as inputs, but the layer is not submanifold.
@@ -366,8 +359,7 @@ DEVICE_TEST(gpu_forms_strided_with_as_many_outputs) {
 
 // ---- windows that do not fit --------------------------------------------------------------------
 
-template <typename W>
-void check_dense_scenes() {
+FORMS_TEST(dense_scenes) {
     const int column = test_quick() ? 300 : 1500;
     word_layout layout = reference_layout<W>({0, 0, 0}, {100, 100, 1500}, 2, {1, 1, 1}, {7, 7, 7});
     // One tile spans lone voxels, then a column that is far longer than a window.
@@ -399,63 +391,6 @@ void check_dense_scenes() {
     }
 }
 
-DEVICE_TEST(gpu_forms_dense_scenes) {
-    check_dense_scenes<uint32_t>();
-    check_dense_scenes<uint64_t>();
-}
-
-// Passes, tiles and stretches (index/plane_*.cuh) with windows next to far ones: lone voxels, and a
-// double column that is longer than any window.
-template <typename W>
-void check_near_and_far() {
-    word_layout layout = reference_layout<W>({0, 0, 0}, {200, 2, 1439}, 1, {1, 1, 1}, {2, 2, 2});
-    const struct {
-        const char *name;
-        int before, behind; // lone voxels
-    } scenes[] = {
-        {"64 near, then far", 64, 0}, {"32 near, then far", 32, 5}, {"64 far, then near", 0, 100}};
-    for (const auto &scene : scenes) {
-        std::vector<voxel> voxels = box({0, 0, 0}, {scene.before - 1, 0, 0});
-        for (const std::vector<voxel> &more :
-             {box({80, 1, 0}, {80, 2, 1439}), box({90, 0, 0}, {90 + scene.behind - 1, 0, 0})}) {
-            voxels.insert(voxels.end(), more.begin(), more.end());
-        }
-        for (int size : {3, 5}) {
-            kernel_shape kernel = kernel_cube(size, 1);
-            forms_scene<W> s =
-                forms_scene_make(scene.name, &layout, &kernel, forms_words_of<W>(&layout, voxels));
-            check_scene(&s, {0, 2});
-        }
-    }
-}
-
-DEVICE_TEST(gpu_forms_near_and_far) {
-    check_near_and_far<uint32_t>();
-    check_near_and_far<uint64_t>();
-}
-
-// A voxel's neighbours in x are many words away; the lattice of a stride.
-template <typename W>
-void check_wide_planes() {
-    random_state r = random_make(19);
-    for (int stride : {1, 4}) {
-        const triple hi = {4 * stride, 250 * stride, 250 * stride}, step = {stride, stride, stride};
-        word_layout layout = reference_layout<W>({0, 0, 0}, hi, 1, step, {2 * stride, 16, 16});
-        std::vector<W> words =
-            forms_words<W>(&r, &layout, {0, 0, 0}, hi, step, test_quick() ? 4000 : 50000);
-        for (int size : {3, 5}) {
-            kernel_shape kernel = kernel_cube(size, stride);
-            forms_scene<W> s = forms_scene_make("wide planes", &layout, &kernel, words);
-            check_scene(&s, {0});
-        }
-    }
-}
-
-DEVICE_TEST(gpu_forms_wide_planes) {
-    check_wide_planes<uint32_t>();
-    check_wide_planes<uint64_t>();
-}
-
 // Large kernels: each window spans several columns.
 DEVICE_TEST(gpu_forms_dense_scenes_of_large_kernels) {
     for (int size : {7, 13, 15}) {
@@ -472,8 +407,7 @@ DEVICE_TEST(gpu_forms_dense_scenes_of_large_kernels) {
 }
 
 // Consecutive outputs spread over the whole source, and outputs crowded in one place of it.
-template <typename W>
-void check_uneven_sets() {
+FORMS_TEST(uneven_sets) {
     random_state r = random_make(8);
     word_layout layout = reference_layout<W>({0, 0, 0}, {120, 120, 120}, 1, {1, 1, 1}, {7, 7, 7});
     std::vector<W> dense = forms_words<W>(&r, &layout, {0, 0, 0}, {120, 120, 120}, {1, 1, 1},
@@ -496,11 +430,6 @@ void check_uneven_sets() {
             check_scene(&s, {0, 2});
         }
     }
-}
-
-DEVICE_TEST(gpu_forms_uneven_sets) {
-    check_uneven_sets<uint32_t>();
-    check_uneven_sets<uint64_t>();
 }
 
 // 64-bit words: the first output of a tile and its last query are 2^32 apart, or nearly so, which
@@ -602,8 +531,7 @@ DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
 // Capacities around whole stretches and bundles, from one to more than a thread block of the scan
 // reads at once, and on both sides of the largest set that takes two launches
 // (index/map_cube_small.cuh). Sets that are full, nearly so, and all but empty.
-template <typename W>
-void check_list_capacities() {
+FORMS_TEST(list_capacities) {
     const int32_t bundle = map_bundle_stretches * map_stretch, most = map_bundles_most * bundle;
     const int32_t scan = map_scan_threads * map_scan_items * map_stretch;
     const int32_t reads = map_bundle_sums * bundle; // outputs whose sums a lane reads at a time
@@ -633,11 +561,6 @@ void check_list_capacities() {
     }
 }
 
-DEVICE_TEST(gpu_forms_list_capacities) {
-    check_list_capacities<uint32_t>();
-    check_list_capacities<uint64_t>();
-}
-
 // ---- many maps in a launch ----------------------------------------------------------------------
 
 // Scenes of one layout: kernels of all kinds, one set or two, sizes from none.
@@ -662,11 +585,6 @@ std::vector<forms_scene<W>> scenes_make(random_state *r, int many) {
     return scenes;
 }
 
-template <typename W>
-map_request<W> request_of(const forms_layer<W> *l) {
-    return {l->kernel, l->source, l->outputs, forms_of(l)};
-}
-
 // plain: output-stationary maps only, whole and half.
 template <typename W>
 void check_batch(uint64_t seed, int many, bool plain) {
@@ -685,7 +603,7 @@ void check_batch(uint64_t seed, int many, bool plain) {
         int32_t room = random_int(&r, -1, 200);
         wanted.push_back(forms_on_host(s, &wish, room));
         layers.push_back(layer_make(s, &wish, room));
-        requests.push_back(request_of(&layers.back().l));
+        requests.push_back(forms_request_of(&layers.back().l));
     }
     CHECK_OK(map_build_batch(gpu(), &scenes[0].layout, requests.data(), many, stream_get()));
     for (int i = 0; i < many; ++i) {
@@ -725,8 +643,8 @@ DEVICE_TEST(gpu_forms_batch_refuses) {
         forms_layer<uint32_t> bad = layer.l;
         bad.wish.half = half;
         one->spoil(&bad);
-        std::vector<map_request<uint32_t>> requests(20, request_of(&layer.l));
-        requests[(size_t)at] = request_of(&bad);
+        std::vector<map_request<uint32_t>> requests(20, forms_request_of(&layer.l));
+        requests[(size_t)at] = forms_request_of(&bad);
         CHECK_STATUS(map_build_batch(gpu(), &bad.layout, requests.data(), 20, stream_get()),
                      one->code);
     };
@@ -738,7 +656,7 @@ DEVICE_TEST(gpu_forms_batch_refuses) {
             refuse(&one, true, at);
         }
     }
-    map_request<uint32_t> good = request_of(&layer.l);
+    map_request<uint32_t> good = forms_request_of(&layer.l);
     CHECK_STATUS(map_build_batch<uint32_t>(gpu(), &layout, nullptr, 1, stream_get()),
                  status_null_pointer);
     CHECK_STATUS(map_build_batch<uint32_t>(gpu(), nullptr, &good, 1, stream_get()),
@@ -866,7 +784,7 @@ status layers_build(builder b, const std::vector<device_layer<W>> *layers, cudaS
     }
     std::vector<map_request<W>> requests;
     for (const device_layer<W> &layer : *layers) {
-        requests.push_back(request_of(&layer.l));
+        requests.push_back(forms_request_of(&layer.l));
     }
     return map_build_batch(gpu(), &l->layout, requests.data(), (int)requests.size(), stream);
 }
@@ -963,35 +881,6 @@ DEVICE_TEST(gpu_forms_graphs) {
     check_replays<uint64_t>(builder_batch, 0, 5);
 }
 
-// Results do not depend on the order in which thread blocks run.
-template <typename W>
-void check_repeats(triple size) {
-    random_state r = random_make(14);
-    kernel_shape kernel = kernel_make(size);
-    word_layout layout =
-        reference_layout<W>({-20, -20, -20}, {20, 20, 20}, 2, {1, 1, 1}, kernel_reach(&kernel));
-    std::vector<W> words = forms_words<W>(&r, &layout, {-20, -20, -20}, {20, 20, 20}, {1, 1, 1},
-                                          test_quick() ? 500 : 9000);
-    forms_scene<W> s = forms_scene_make("repeat", &layout, &kernel, words);
-    forms_wish wish = forms_everything();
-    wish.threshold = 1;
-    wish = forms_wish_fit(wish, kernel.size, plain_map(&s), 3);
-    device_layer<W> d = layer_make(&s, &wish, 500);
-    forms_result first = forms_on_host(&s, &wish, 500);
-    for (int run = 0; run < (test_quick() ? 2 : 10); ++run) {
-        layer_clean(&d.l);
-        CHECK_OK(layer_build(&d, stream_get()));
-        check_layer(&d.l, &first, s.name);
-    }
-    guarded_finish();
-}
-
-DEVICE_TEST(gpu_forms_repeat_runs_are_identical) {
-    check_repeats<uint32_t>({3, 3, 3});
-    check_repeats<uint64_t>({5, 5, 5});
-    check_repeats<uint32_t>({4, 9, 8});
-}
-
 // ---- large maps ---------------------------------------------------------------------------------
 
 // Columns times the capacity pass 2^31.
@@ -1042,12 +931,12 @@ __global__ void __launch_bounds__(search_threads)
             walk, shape, sets, {first, rows, plane, planes, forms.half ? &choice : nullptr},
             forms_shared);
         if (forms.os) {
-            map_write_os(tile, walk.volume, forms.os);
+            map_write_os(tile, nullptr, walk.volume, forms.os);
         }
         if (forms.ws) {
             map_write_ws(tile, columns, capacity, forms.ws);
         }
-        map_write_masks(tile, columns, map_mask_words(walk.volume), forms.mask, forms.mask_any);
+        map_write_mask(tile, columns, map_mask_words(walk.volume), forms.mask);
         __syncthreads(); // the next search overwrites the tile
     }
 }
@@ -1076,8 +965,7 @@ void check_ones_own(const forms_scene<W> *s, bool half, bool odd, int32_t room) 
     guarded_finish();
 }
 
-template <typename W>
-void check_all_ones_own() {
+FORMS_TEST(in_kernels_of_ones_own) {
     random_state r = random_make(16);
     for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}, triple{5, 5, 5}, triple{1, 1, 1},
                         triple{4, 3, 2}, triple{7, 7, 7}, triple{9, 15, 8}, triple{1, 5, 3}}) {
@@ -1091,11 +979,6 @@ void check_all_ones_own() {
             }
         }
     }
-}
-
-DEVICE_TEST(gpu_forms_in_kernels_of_ones_own) {
-    check_all_ones_own<uint32_t>();
-    check_all_ones_own<uint64_t>();
 }
 
 // ---- the test, tested ---------------------------------------------------------------------------

@@ -201,16 +201,17 @@ DEVICE_TEST(gpu_hybrid_every_threshold) {
     }
 }
 
-void check_random_shapes(numeric type, int problems) {
-    for (int seed = 0; seed < problems; ++seed) {
-        random_state random = random_make((uint64_t)(4 * seed + type));
+DEVICE_TEST(gpu_hybrid_random_shapes) {
+    for (int seed = 0; seed < (test_quick() ? 24 : 400); ++seed) {
+        const numeric type = numerics[seed % 4];
+        random_state random = random_make((uint64_t)seed);
         const kernel_shape kernel = reference_random_kernel(&random, 4, 2, {1, 1, 1});
         conv_shape s = shape_random(&random, 0, type, channels_edges);
         const int percents[] = {0, 3, 15, 40, 100};
         int32_t inputs = random_int(&random, 0, 120), outputs = random_int(&random, 0, 400);
-        hybrid_problem p =
-            hybrid_random(&random, kernel, s, inputs, outputs, percents[random_int(&random, 0, 4)],
-                          random_int(&random, 0, kernel_norm_max(&kernel) + 1), forms[seed % 2]);
+        hybrid_problem p = hybrid_random(
+            &random, kernel, s, inputs, outputs, percents[random_int(&random, 0, 4)],
+            random_int(&random, 0, kernel_norm_max(&kernel) + 1), forms[seed / 4 % 2]);
         problem_fill_any_epilogue(&random, &p);
         p.room = random_int(&random, 0, 3) ? random_int(&random, 0, 300) : 20000;
         problem_move(&random, &p);
@@ -221,55 +222,7 @@ void check_random_shapes(numeric type, int problems) {
     }
 }
 
-DEVICE_TEST(gpu_hybrid_random_shapes_f32) {
-    check_random_shapes(numeric_f32, test_quick() ? 6 : 100);
-}
-
-DEVICE_TEST(gpu_hybrid_random_shapes_tf32) {
-    check_random_shapes(numeric_tf32, test_quick() ? 6 : 100);
-}
-
-DEVICE_TEST(gpu_hybrid_random_shapes_f16) {
-    check_random_shapes(numeric_f16, test_quick() ? 6 : 100);
-}
-
-DEVICE_TEST(gpu_hybrid_random_shapes_bf16) {
-    check_random_shapes(numeric_bf16, test_quick() ? 6 : 100);
-}
-
-DEVICE_TEST(gpu_hybrid_every_epilogue) {
-    for_each_epilogue([](const epilogue_case &c, random_state random) {
-        conv_shape s =
-            shape_make(0, 10 + 54 * (c.what % 2), c.what % 3 ? 0 : 7, c.what % 3 ? 21 : 64, c.type);
-        hybrid_problem p = hybrid_random(&random, kernel_cube(3, 1), s, 50, 77, 10, 1 + c.what % 3,
-                                         forms[(c.what + c.act) % 2]);
-        problem_fill_case(&random, &p, c);
-        hybrid_name(&p, "epilogue");
-        check_hybrid(&p);
-    });
-}
-
 // ---- counts -------------------------------------------------------------------------------------
-
-DEVICE_TEST(gpu_hybrid_every_size) {
-    for (int n : {0, 1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 193, 513, 1025}) {
-        if (test_quick() && n > 130) {
-            continue;
-        }
-        for (numeric type : numerics) {
-            for (pairs_form form : forms) {
-                random_state random = random_make((uint64_t)(4 * n + type));
-                conv_shape s = shape_make(0, n % 2 ? 9 : 70, 0, n % 2 ? 20 : 64, type);
-                hybrid_problem p = hybrid_random(&random, kernel_cube(3, 1), s, n, n,
-                                                 n % 3 ? 30 : 100, 1 + n % 3, form);
-                problem_fill_epilogue(&random, &p, with_residual | with_shift, activation_leaky);
-                p.room = n % 4 ? 0 : 1500;
-                hybrid_name(&p, "rows");
-                check_hybrid(&p);
-            }
-        }
-    }
-}
 
 // A count beyond the capacity: as many outputs as there is room for. A smaller one: the lists still
 // have the others.
@@ -477,31 +430,6 @@ DEVICE_TEST(gpu_hybrid_graph_replays_with_another_scene) {
 
 // ---- details ------------------------------------------------------------------------------------
 
-// The residual may be the output itself.
-DEVICE_TEST(gpu_hybrid_residual_in_place) {
-    for (numeric type : numerics) {
-        for (pairs_form form : forms) {
-            for (int t : {0, 2, 4}) {
-                random_state random = random_make((uint64_t)(t + type));
-                conv_shape s = shape_make(0, 40, 0, t ? 64 : 5, type);
-                hybrid_problem p =
-                    hybrid_random(&random, kernel_cube(3, 1), s, 150, 190, 30, t, form);
-                problem_fill_epilogue(&random, &p, with_residual | with_bias, activation_relu);
-                hybrid_name(&p, "in place");
-                device_hybrid d;
-                device_hybrid_of(&p, &d);
-                features_refill(type, d.args.out, p.residual);
-                d.args.epilogue.residual = d.args.out;
-                CHECK_OK(device_hybrid_layout(&d, stream_get()));
-                CHECK_OK(device_hybrid_start(&d, stream_get()));
-                std::vector<char> out = device_problem_fetch(&p, &d);
-                problem_good(&p, out);
-                guarded_finish();
-            }
-        }
-    }
-}
-
 // A dense centre alone is the identity: no map of it is needed.
 DEVICE_TEST(gpu_hybrid_identity) {
     for (numeric type : numerics) {
@@ -578,36 +506,25 @@ DEVICE_TEST(gpu_hybrid_refuses) {
         void (*spoil)(conv_hybrid_args *);
     } const bad[] = {
         {status_null_pointer, "in", [](conv_hybrid_args *a) { a->in = nullptr; }},
-        {status_null_pointer, "in2", [](conv_hybrid_args *a) { a->in2 = nullptr; }},
         {status_null_pointer, "weights", [](conv_hybrid_args *a) { a->weights = nullptr; }},
-        {status_null_pointer, "out", [](conv_hybrid_args *a) { a->out = nullptr; }},
         {status_null_pointer, "map", [](conv_hybrid_args *a) { a->map = nullptr; }},
         {status_null_pointer, "map.count", [](conv_hybrid_args *a) { a->map = &no_count; }},
         {status_bad_size, "map.capacity", [](conv_hybrid_args *a) { a->map = &no_capacity; }},
         {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.begin = nullptr; }},
-        {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.input = nullptr; }},
-        {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.output = nullptr; }},
         {status_bad_size, "pairs.capacity", [](conv_hybrid_args *a) { a->pairs.capacity = 0; }},
         {status_bad_size, "threshold", [](conv_hybrid_args *a) { a->threshold = -1; }},
         {status_bad_size, "map.volume", [](conv_hybrid_args *a) { a->threshold = 3; }},
         {status_bad_size, "shape.volume", [](conv_hybrid_args *a) { a->shape.volume = 7; }},
         {status_bad_size, "shape.volume", [](conv_hybrid_args *a) { a->kernel.size.z = 2; }},
-        {status_bad_size, "shape.cin", [](conv_hybrid_args *a) { a->shape.cin = 0; }},
-        {status_bad_size, "shape.cout",
-         [](conv_hybrid_args *a) { a->shape.cout = conv_channels_max + 1; }},
         {status_kernel_size, "kernel.size", [](conv_hybrid_args *a) { a->kernel.size.x = 0; }},
         {status_unsupported, "shape.type", [](conv_hybrid_args *a) { a->shape.type = (numeric)4; }},
         {status_unsupported, "form", [](conv_hybrid_args *a) { a->form = (pairs_form)2; }},
         {status_unsupported, "epilogue.act",
          [](conv_hybrid_args *a) { a->epilogue.act = (activation)3; }},
-        {status_alignment, "in", [](conv_hybrid_args *a) { a->in = (const char *)a->in + 1; }},
-        {status_alignment, "out", [](conv_hybrid_args *a) { a->out = (char *)a->out + 1; }},
         {status_alignment, "weights",
          [](conv_hybrid_args *a) { a->weights = (const char *)a->weights + 16; }},
         {status_unsupported, "out (overlaps an input)",
          [](conv_hybrid_args *a) { a->out = (void *)a->in; }},
-        {status_unsupported, "out (overlaps an input)",
-         [](conv_hybrid_args *a) { a->out = (void *)a->in2; }},
     };
     char *plenty = device_new<char>((int64_t)d.scratch_bytes + 4096); // whatever the sizes say
     for (auto &c : bad) {

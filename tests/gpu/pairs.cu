@@ -71,9 +71,10 @@ void check_forms(const problem *p, int line = __builtin_LINE()) {
 const int channels_edges[] = {1,  2,  4,  7,  8,  9,  15, 16, 17,  31,  32,
                               33, 48, 63, 64, 65, 95, 96, 97, 127, 128, 129};
 
-void check_random_shapes(numeric type, int problems) {
-    for (int seed = 0; seed < problems; ++seed) {
-        random_state random = random_make((uint64_t)(4 * seed + type));
+DEVICE_TEST(gpu_pairs_random_shapes) {
+    for (int seed = 0; seed < (test_quick() ? 24 : 400); ++seed) {
+        const numeric type = numerics[seed % 4];
+        random_state random = random_make((uint64_t)seed);
         const int volume = random_int(&random, 1, 40);
         conv_shape s = shape_random(&random, volume, type, channels_edges);
         problem p =
@@ -87,22 +88,6 @@ void check_random_shapes(numeric type, int problems) {
         problem_name(&p, what);
         check_forms(&p);
     }
-}
-
-DEVICE_TEST(gpu_pairs_random_shapes_f32) {
-    check_random_shapes(numeric_f32, test_quick() ? 6 : 100);
-}
-
-DEVICE_TEST(gpu_pairs_random_shapes_tf32) {
-    check_random_shapes(numeric_tf32, test_quick() ? 6 : 100);
-}
-
-DEVICE_TEST(gpu_pairs_random_shapes_f16) {
-    check_random_shapes(numeric_f16, test_quick() ? 6 : 100);
-}
-
-DEVICE_TEST(gpu_pairs_random_shapes_bf16) {
-    check_random_shapes(numeric_bf16, test_quick() ? 6 : 100);
 }
 
 // ---- channels and rows, each on its own ---------------------------------------------------------

@@ -142,7 +142,6 @@ TEST(compact_forms_are_checked) {
     CHECK_STATUS(three([](map_forms *f) { f->os = other; }), status_unsupported);
     CHECK_STATUS(three([](map_forms *f) { f->ws = other; }), status_unsupported);
     CHECK_STATUS(three([](map_forms *f) { f->mask = bits; }), status_unsupported);
-    CHECK_STATUS(three([](map_forms *f) { f->mask_any = bits; }), status_unsupported);
     int32_t lists[28];
     const map_lists pairs = {lists, lists, lists, 28};
     const map_request<uint32_t> request = {kernel_cube(3, 1), set, set,

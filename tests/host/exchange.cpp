@@ -136,11 +136,10 @@ static engine_forms forms_written(exchange_layer<W> *l, engine_limits limits,
                        guarded_new<int32_t>(limits.pairs), limits.pairs};
     const map_request<W> request = {*k, source, outputs, map_forms_none(0, false, trouble)};
     CHECK_OK(map_build_lists_host(&l->layout, &request, &pairs));
-    engine_buffers b = engine_buffers_make(&memory, volume, limits);
-    int32_t *const *p = b.part;
-    CHECK_OK(exchange_spconv_host(k, pairs, &b.indices, trouble));
-    CHECK_OK(exchange_torchsparse_host(k, pairs, p[engine_nbmaps], p[engine_nbsizes]));
-    CHECK_OK(exchange_minkowski_host(k, pairs, p[engine_begin], p[engine_in], p[engine_out]));
+    engine_buffers b = engine_buffers_make(&memory, k->size, limits);
+    for (const exchange_lists &to : b.to) {
+        CHECK_OK(exchange_host(&pairs, &to, trouble));
+    }
     return engine_buffers_read(&memory, &b);
 }
 
@@ -314,7 +313,8 @@ TEST(exchange_half_and_hybrid_lists) {
         REQUIRE_OK(map_build_lists_host(&l, &request, &pairs));
         int32_t *nbmaps = guarded_new<int32_t>(2 * limits.pairs),
                 *nbsizes = guarded_new<int32_t>(27);
-        REQUIRE_OK(exchange_torchsparse_host(&k, pairs, nbmaps, nbsizes));
+        const exchange_lists to = exchange_torchsparse(k.size, nbmaps, nbsizes);
+        REQUIRE_OK(exchange_host(&pairs, &to, &trouble));
         const int32_t *got = nbmaps, *wanted = whole.part[engine_nbmaps].data();
         for (int place = 0; place < 27; ++place) {
             int offset = place % 3 * 9 + place / 3 % 3 * 3 + place / 9; // x is fastest
@@ -355,15 +355,13 @@ TEST(exchange_full_and_one_more) {
 
 // Lists that did not fit are empty, and so are the forms made of them.
 TEST(exchange_of_empty_lists) {
-    kernel_shape k = kernel_cube(3, 1);
     int32_t begin[28] = {}, row = 0;
     map_lists pairs = {begin, &row, &row, 1};
     device_status trouble = {};
-    engine_buffers b = engine_buffers_make(&memory, 27, {1, 3});
-    REQUIRE_OK(exchange_spconv_host(&k, pairs, &b.indices, &trouble));
-    REQUIRE_OK(exchange_torchsparse_host(&k, pairs, b.part[engine_nbmaps], b.part[engine_nbsizes]));
-    REQUIRE_OK(exchange_minkowski_host(&k, pairs, b.part[engine_begin], b.part[engine_in],
-                                       b.part[engine_out]));
+    engine_buffers b = engine_buffers_make(&memory, {3, 3, 3}, {1, 3});
+    for (const exchange_lists &to : b.to) {
+        REQUIRE_OK(exchange_host(&pairs, &to, &trouble));
+    }
     engine_forms f = engine_buffers_read(&memory, &b);
     CHECK(f.part[engine_indice_pairs] == std::vector<int32_t>(2 * 27 * 3, -1));
     CHECK(f.part[engine_indice_pair_num] == std::vector<int32_t>(27, 0));
@@ -374,8 +372,6 @@ TEST(exchange_of_empty_lists) {
 
 // Begins that disagree with the arrays: nothing is read or written out of bounds.
 TEST(exchange_of_lists_that_disagree) {
-    kernel_shape k = kernel_cube(1, 1);
-    k.size.z = 3;
     for (std::array<int32_t, 4> begin :
          {std::array<int32_t, 4>{0, 9, 9, 9}, {-5, 2, 4, INT32_MAX}, {4, 0, 4, 0}, {0, 4, 0, 4}}) {
         int32_t *in = guarded_new<int32_t>(4), *out = guarded_new<int32_t>(4);
@@ -383,12 +379,10 @@ TEST(exchange_of_lists_that_disagree) {
         std::iota(out, out + 4, 20);
         map_lists pairs = {begin.data(), in, out, 4};
         device_status trouble = {};
-        engine_buffers b = engine_buffers_make(&memory, 3, {4, 5});
-        CHECK_OK(exchange_spconv_host(&k, pairs, &b.indices, &trouble));
-        CHECK_OK(
-            exchange_torchsparse_host(&k, pairs, b.part[engine_nbmaps], b.part[engine_nbsizes]));
-        CHECK_OK(exchange_minkowski_host(&k, pairs, b.part[engine_begin], b.part[engine_in],
-                                         b.part[engine_out]));
+        engine_buffers b = engine_buffers_make(&memory, {1, 1, 3}, {4, 5});
+        for (const exchange_lists &to : b.to) {
+            CHECK_OK(exchange_host(&pairs, &to, &trouble));
+        }
         engine_forms f = engine_buffers_read(&memory, &b);
         CHECK(f.part[engine_begin].back() <= 4 && f.part[engine_nbmaps].size() <= 8);
         guarded_finish();
@@ -402,49 +396,37 @@ static void check_subject(status s, status_code code, const char *subject) {
     CHECK_EQUAL(s.subject, subject);
 }
 
-TEST(exchange_lists_refuse) {
-    kernel_shape k = kernel_cube(3, 1), bad = kernel_cube(16, 1);
-    int32_t *p = guarded_new<int32_t>(100);
+TEST(exchange_refuses) {
+    int32_t *p = guarded_new<int32_t>(100), *odd = (int32_t *)((char *)p + 2);
     const map_lists pairs = {p, p, p, 10};
-    const exchange_indices one = {p, p, 1};
+    const triple size = {3, 3, 3};
     device_status trouble = {};
-    auto run = [&](const kernel_shape *kernel, map_lists from) {
-        status all[3] = {exchange_spconv_host(kernel, from, &one, &trouble),
-                         exchange_torchsparse_host(kernel, from, p, p),
-                         exchange_minkowski_host(kernel, from, p, p, p)};
-        CHECK(all[0].code == all[1].code && all[0].code == all[2].code);
-        return all[0];
+    auto refused = [&](exchange_lists to, status_code code, const char *subject) {
+        check_subject(exchange_host(&pairs, &to, &trouble), code, subject);
     };
-    check_subject(run(nullptr, pairs), status_null_pointer, "kernel");
-    check_subject(run(&bad, pairs), status_kernel_size, "kernel.size");
-    check_subject(run(&k, {nullptr, p, p, 10}), status_null_pointer, "pairs.begin");
-    check_subject(run(&k, {p, nullptr, p, 10}), status_null_pointer, "pairs.input");
-    check_subject(run(&k, {p, p, nullptr, 10}), status_null_pointer, "pairs.output");
-    int32_t *odd = (int32_t *)((char *)p + 2);
-    check_subject(run(&k, {odd, p, p, 10}), status_alignment, "pairs.begin");
-    check_subject(run(&k, {p, odd, p, 10}), status_alignment, "pairs.input");
-    check_subject(run(&k, {p, p, odd, 10}), status_alignment, "pairs.output");
-    check_subject(run(&k, {p, p, p, 0}), status_bad_size, "pairs.capacity");
-    auto spconv = [&](exchange_indices to, device_status *t) {
-        return exchange_spconv_host(&k, pairs, &to, t);
-    };
+    refused(exchange_minkowski({16, 3, 3}, p, p, p), status_kernel_size, "kernel.size");
     for (int32_t stride : {0, -1, INT32_MAX}) {
-        check_subject(spconv({p, p, stride}, &trouble), status_bad_size, "stride");
+        refused(exchange_spconv(size, stride, p, p), status_bad_size, "to.stride");
     }
-    check_subject(exchange_spconv_host(&k, pairs, nullptr, &trouble), status_null_pointer,
-                  "indices");
-    check_subject(spconv({nullptr, p, 1}, &trouble), status_null_pointer, "indice_pairs");
-    check_subject(spconv({p, nullptr, 1}, &trouble), status_null_pointer, "indice_pair_num");
-    check_subject(spconv(one, nullptr), status_null_pointer, "trouble");
-    check_subject(spconv(one, (device_status *)odd), status_alignment, "trouble");
-    check_subject(spconv({odd, p, 1}, &trouble), status_alignment, "indice_pairs");
-    check_subject(exchange_torchsparse_host(&k, pairs, nullptr, p), status_null_pointer, "nbmaps");
-    check_subject(exchange_torchsparse_host(&k, pairs, p, nullptr), status_null_pointer, "nbsizes");
-    check_subject(exchange_minkowski_host(&k, pairs, nullptr, p, p), status_null_pointer, "begin");
-    check_subject(exchange_minkowski_host(&k, pairs, p, nullptr, p), status_null_pointer, "in");
-    check_subject(exchange_minkowski_host(&k, pairs, p, p, nullptr), status_null_pointer, "out");
-    check_subject(exchange_torchsparse_host(&k, pairs, odd, p), status_alignment, "nbmaps");
-    check_subject(exchange_minkowski_host(&k, pairs, p, odd, p), status_alignment, "in");
+    refused(exchange_spconv(size, 1, nullptr, p), status_null_pointer, "to.input");
+    refused(exchange_spconv(size, 1, p, nullptr), status_null_pointer, "to.counts");
+    refused(exchange_spconv(size, 1, odd, p), status_alignment, "to.input");
+    refused(exchange_torchsparse(size, nullptr, p), status_null_pointer, "to.input");
+    refused(exchange_torchsparse(size, p, nullptr), status_null_pointer, "to.counts");
+    refused(exchange_minkowski(size, nullptr, p, p), status_null_pointer, "to.begin");
+    refused(exchange_minkowski(size, odd, p, p), status_alignment, "to.begin");
+    refused(exchange_minkowski(size, p, nullptr, p), status_null_pointer, "to.input");
+    refused(exchange_minkowski(size, p, p, nullptr), status_null_pointer, "to.output");
+    refused(exchange_lists{}, status_kernel_size, "kernel.size");
+    const exchange_lists good = exchange_minkowski(size, p, p, p);
+    auto from = [&](map_lists lists) { return exchange_host(&lists, &good, &trouble); };
+    check_subject(from({nullptr, p, p, 10}), status_null_pointer, "pairs.begin");
+    check_subject(from({p, odd, p, 10}), status_alignment, "pairs.input");
+    check_subject(from({p, p, p, 0}), status_bad_size, "pairs.capacity");
+    check_subject(exchange_host(nullptr, &good, &trouble), status_null_pointer, "pairs");
+    check_subject(exchange_host(&pairs, nullptr, &trouble), status_null_pointer, "to");
+    check_subject(exchange_host(&pairs, &good, nullptr), status_null_pointer, "trouble");
+    check_subject(exchange_host(&pairs, &good, (device_status *)odd), status_alignment, "trouble");
     CHECK(guarded_untouched(p, 0, 100));
 }
 

@@ -269,11 +269,12 @@ struct engine_memory {
 struct engine_buffers {
     int32_t *part[engine_parts];
     int64_t size[engine_parts];
-    spira::exchange_indices indices;
+    spira::exchange_lists to[3]; // spconv, TorchSparse, MinkowskiEngine
 };
 
-SPIRA_API engine_buffers engine_buffers_make(const engine_memory *memory, int volume,
+SPIRA_API engine_buffers engine_buffers_make(const engine_memory *memory, spira::triple size,
                                              engine_limits limits) {
+    const int volume = size.x * size.y * size.z;
     engine_buffers b;
     b.size[engine_indice_pairs] = (int64_t)2 * volume * limits.stride;
     b.size[engine_indice_pair_num] = b.size[engine_nbsizes] = volume;
@@ -283,7 +284,11 @@ SPIRA_API engine_buffers engine_buffers_make(const engine_memory *memory, int vo
     for (int p = 0; p < engine_parts; ++p) {
         b.part[p] = memory->make(b.size[p]);
     }
-    b.indices = {b.part[engine_indice_pairs], b.part[engine_indice_pair_num], limits.stride};
+    b.to[0] = spira::exchange_spconv(size, limits.stride, b.part[engine_indice_pairs],
+                                     b.part[engine_indice_pair_num]);
+    b.to[1] = spira::exchange_torchsparse(size, b.part[engine_nbmaps], b.part[engine_nbsizes]);
+    b.to[2] = spira::exchange_minkowski(size, b.part[engine_begin], b.part[engine_in],
+                                        b.part[engine_out]);
     return b;
 }
 

@@ -155,7 +155,7 @@ SPIRA_API std::vector<int32_t> forms_map(const forms_scene<W> *s) {
 // ---- wishes and results ----------------------------------------------------
 
 struct forms_wish {
-    bool os, ws, mask, mask_any, pairs, half;
+    bool os, ws, mask, pairs, half;
     int threshold;
     int32_t pairs_capacity;
 };
@@ -164,7 +164,6 @@ enum forms_part {
     forms_os,
     forms_ws,
     forms_mask,
-    forms_mask_any,
     forms_begin,
     forms_input,
     forms_output,
@@ -187,8 +186,7 @@ SPIRA_API spira::device_status forms_trouble() {
 }
 
 SPIRA_API bool forms_wanted(const forms_wish *w, int part) {
-    const bool wanted[forms_parts] = {w->os,    w->ws,    w->mask, w->mask_any,
-                                      w->pairs, w->pairs, w->pairs};
+    const bool wanted[forms_parts] = {w->os, w->ws, w->mask, w->pairs, w->pairs, w->pairs};
     return wanted[part];
 }
 
@@ -241,14 +239,13 @@ SPIRA_API int64_t forms_pairs(spira::triple size, const std::vector<int32_t> &ma
 template <typename W>
 SPIRA_API forms_wish forms_wish_random(random_state *r, const forms_scene<W> *s,
                                        const std::vector<int32_t> &map) {
-    int bits = random_int(r, 1, 31);
+    int bits = random_int(r, 1, 15);
     const spira::kernel_shape *k = &s->kernel;
     forms_wish w = {};
     w.os = bits % 2 != 0;
     w.ws = bits / 2 % 2 != 0;
     w.mask = bits / 4 % 2 != 0;
-    w.mask_any = bits / 8 % 2 != 0;
-    w.pairs = bits / 16 % 2 != 0;
+    w.pairs = bits / 8 % 2 != 0;
     w.half = s->same && !k->transposed && spira::kernel_is_odd(k) && random_int(r, 0, 2) == 0;
     w.threshold = random_int(r, 0, 3) == 0 ? (int)spira::map_all
                                            : random_int(r, 0, forms_norm_max(k->size) + 1);
@@ -279,7 +276,7 @@ SPIRA_API forms_wish forms_wish_lists(int threshold = 0, bool half = false) {
 // All parts, all offsets in the lists.
 SPIRA_API forms_wish forms_everything() {
     forms_wish w = {};
-    w.os = w.ws = w.mask = w.mask_any = w.pairs = true;
+    w.os = w.ws = w.mask = w.pairs = true;
     return w;
 }
 
@@ -323,18 +320,16 @@ SPIRA_API void forms_expect_dense(spira::triple size, const std::vector<int32_t>
     }
 }
 
-// The masks: `group` outputs share one, 1 or 32.
 SPIRA_API std::vector<int32_t> forms_expect_mask(spira::triple size,
                                                  const std::vector<int32_t> &map, int64_t count,
-                                                 int64_t capacity, const forms_wish *w,
-                                                 int64_t group) {
+                                                 int64_t capacity, const forms_wish *w) {
     int64_t volume = (int64_t)forms_norms(size).size(), words = (volume + 31) / 32;
-    std::vector<int32_t> mask = forms_poisoned((capacity + group - 1) / group * words);
-    std::fill(mask.begin(), mask.begin() + (count + group - 1) / group * words, 0);
+    std::vector<int32_t> mask = forms_poisoned(capacity * words);
+    std::fill(mask.begin(), mask.begin() + count * words, 0);
     for (int64_t o = 0; o < count; ++o) {
         for (int64_t k = 0; k < (w->half ? volume / 2 : volume); ++k) {
             if (map[(size_t)(o * volume + k)] >= 0) {
-                int32_t &word = mask[(size_t)(o / group * words + k / 32)];
+                int32_t &word = mask[(size_t)(o * words + k / 32)];
                 word = (int32_t)((uint32_t)word | (uint32_t)1 << k % 32);
             }
         }
@@ -398,10 +393,7 @@ SPIRA_API forms_result forms_expected(const forms_scene<W> *s, const std::vector
     }
     forms_expect_dense(size, map, count, capacity, w, &r);
     if (w->mask) {
-        r.part[forms_mask] = forms_expect_mask(size, map, count, capacity, w, 1);
-    }
-    if (w->mask_any) {
-        r.part[forms_mask_any] = forms_expect_mask(size, map, count, capacity, w, 32);
+        r.part[forms_mask] = forms_expect_mask(size, map, count, capacity, w);
     }
     if (w->pairs) {
         forms_expect_pairs(size, map, count, w, &r);
@@ -413,7 +405,7 @@ SPIRA_API forms_result forms_expected(const forms_scene<W> *s, const std::vector
 SPIRA_API const char *forms_difference(const forms_result *got, const forms_result *wanted,
                                        const char *label) {
     static char text[512];
-    const char *names[forms_parts] = {"os", "ws", "mask", "mask_any", "begin", "input", "output"};
+    const char *names[forms_parts] = {"os", "ws", "mask", "begin", "input", "output"};
     if (memcmp(&got->trouble, &wanted->trouble, sizeof got->trouble) != 0) {
         snprintf(text, sizeof text, "trouble: flags %x, needed %u instead of %x, %u (%s)",
                  got->trouble.flags, got->trouble.needed, wanted->trouble.flags,
@@ -467,8 +459,6 @@ SPIRA_API forms_place forms_place_of(const forms_layer<W> *l, int part, int64_t 
         return {volume / (l->wish.half ? 2 : 1), count, capacity};
     case forms_mask:
         return {1, count * words, capacity * words};
-    case forms_mask_any:
-        return {1, (count + 31) / 32 * words, (capacity + 31) / 32 * words};
     case forms_begin:
         return {1, volume + 1, volume + 1};
     default:
@@ -504,7 +494,6 @@ SPIRA_API spira::map_forms forms_of(const forms_layer<W> *l) {
     f.os = l->part[forms_os];
     f.ws = l->part[forms_ws];
     f.mask = (uint32_t *)l->part[forms_mask];
-    f.mask_any = (uint32_t *)l->part[forms_mask_any];
     f.threshold = l->wish.threshold;
     f.half = l->wish.half;
     f.trouble = l->trouble;
@@ -606,7 +595,6 @@ inline const forms_spoilt forms_spoilt_layers[] = {
     {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_os); }},
     {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_ws); }},
     {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_mask); }},
-    {spira::status_alignment, [](forms_layer<uint32_t> *l) { forms_misalign(l, forms_mask_any); }},
 };
 
 inline const forms_spoilt forms_spoilt_lists[] = {
