@@ -220,9 +220,7 @@ SPIRA_API status map_build_lists(const word_layout *layout, const map_request<W>
     }
     switch (map_lists_cube(&request->kernel)) {
     case 3:
-        return map_bundles(3, request->outputs.capacity)
-                   ? map_cube_small_launch<W>(layout, request, pairs, scratch, stream)
-                   : map_cube_launch<W, 3>(layout, request, pairs, scratch, stream);
+        return map_cube_launch<W, 3>(layout, request, pairs, scratch, stream);
     case 5:
         return map_cube_launch<W, 5>(layout, request, pairs, scratch, stream);
     default:

@@ -32,6 +32,15 @@ SPIRA_API int map_bundles(int K, int32_t outputs) {
     return K == 3 && bundles <= map_bundles_most ? (int)bundles : 0;
 }
 
+// Thread blocks per multiprocessor that the kernels of bundles have registers for, without spills.
+SPIRA_BOTH constexpr int map_cube_small_blocks(int word) {
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ >= 1000)
+    return word > 0 ? 3 : 0;
+#else
+    return word > 4 ? 3 : 4;
+#endif
+}
+
 // What the search finds in one plane for one stretch of outputs. The sources of a row stand side by
 // side, so that their first position and the presence bits are enough. Positions have 16 bits, and
 // each output has a number of leaps of map_leap_words words. A lost plane is searched again when
@@ -249,34 +258,59 @@ SPIRA_DEVICE uint32_t map_cube_put_counts(const uint32_t (&counts)[map_count_wor
 }
 
 // Thread blocks per multiprocessor that the kernel below has registers for, without spills.
-SPIRA_BOTH constexpr int map_cube_find_blocks(int K, int word) {
+SPIRA_BOTH constexpr int map_cube_find_blocks(int K, int word, int bundle) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-    return K <= 3 ? 10 : 6;
+    return bundle > 1 ? map_cube_small_blocks(word) : K <= 3 ? 10 : 6;
 #else
-    return word > 4 ? (K <= 3 ? 10 : 6) : (K <= 3 ? 12 : 8);
+    return bundle > 1 ? map_cube_small_blocks(word)
+           : word > 4 ? (K <= 3 ? 10 : 6)
+                      : (K <= 3 ? 12 : 8);
 #endif
 }
 
-// Searches and counts: one thread block for each tile, one warp for each plane.
-template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K, map_cube_find_blocks(K, sizeof(W)))
+// Searches and counts: one thread block for each tile or bundle of `bundle` tiles, one warp for
+// each tile and plane. In a bundle, tiles without outputs get records and counts, too: the move
+// loads both before it knows the number of outputs.
+template <typename W, int K, int bundle>
+SPIRA_KERNEL void __launch_bounds__(32 * K * bundle, map_cube_find_blocks(K, sizeof(W), bundle))
     map_cube_find_kernel(const __grid_constant__ map_cube_task<W, K> task) {
     extern __shared__ int4 map_shared[]; // [plane_windows_bytes]
     const map_cube_lists<K> &lists = task.scratch;
-    const int plane = threadIdx.x / 32;
-    if (blockIdx.x == 0) {
+    const int warp = threadIdx.x / 32, plane = bundle > 1 ? warp % K : warp;
+    if (bundle == 1 && blockIdx.x == 0) {
         map_starts_clear(lists.starts);
     }
     search_sets<W> sets;
     plane_outputs<W, K> queries;
-    const int tile = plane_tile((int)blockIdx.x, lists.tiles);
-    if (!plane_tile_begin<W, K>(task.map, tile, &sets, &queries)) {
+    const int tile = bundle > 1 ? (int)blockIdx.x * bundle + warp / K
+                                : plane_tile((int)blockIdx.x, lists.tiles);
+    uint32_t own[map_count_words(K)] = {};
+    if (plane_tile_begin<W, K>(task.map, tile, &sets, &queries)) {
+        map_cube_search<W, K>(task, sets, queries, plane,
+                              (uint32_t *)map_shared + warp * plane_window_words(K), own);
+    } else if (bundle == 1) {
         return;
+    } else {
+        map_cube_record_fill<K>(0, map_stretch, 0, 0, lists.found + ((int64_t)tile * K + plane));
     }
-    uint32_t counts[map_count_words(K)] = {};
-    map_cube_search<W, K>(task, sets, queries, plane,
-                          (uint32_t *)map_shared + plane * plane_window_words(K), counts);
-    map_cube_put_counts<K>(counts, lists, plane, tile);
+    const uint32_t sum = map_cube_put_counts<K>(own, lists, plane, tile);
+    if constexpr (bundle > 1) {
+        static_assert(plane_rows(K) == map_stretch, "a stretch is a tile");
+        static_assert(bundle * map_stretch <= UINT16_MAX, "sums have 16 bits");
+        __shared__ uint32_t counts[bundle][K][map_count_words(K)]; // a byte for each offset
+        if ((threadIdx.x & 31) < map_count_words(K)) {
+            counts[warp / K][plane][threadIdx.x & 31] = sum;
+        }
+        __syncthreads();
+        if (threadIdx.x < K * K * K) {
+            uint32_t all = 0;
+#pragma unroll
+            for (int i = 0; i < bundle; ++i) {
+                all += ((const uint8_t *)counts[i][threadIdx.x / (K * K)])[threadIdx.x % (K * K)];
+            }
+            lists.sums[(int)threadIdx.x * lists.bundles + (int)blockIdx.x] = (uint16_t)all;
+        }
+    }
 }
 
 // ---- scan ---------------------------------------------------------------------------------------
@@ -297,8 +331,11 @@ SPIRA_DEVICE int map_cube_stretch_count(const map_cube_lists<K> &lists, int plan
 
 // The pairs of a stretch at offset k, for the scan.
 template <int K>
-SPIRA_DEVICE int map_starts_count(const map_cube_lists<K> &lists, int k, int stretch, int outputs) {
-    return map_cube_stretch_count<K>(lists, k / (K * K), k % (K * K), stretch, outputs);
+SPIRA_DEVICE auto map_starts_counts(const map_cube_lists<K> &lists, int k, int outputs) {
+    const int plane = k / (K * K), c = k % (K * K);
+    return [plane, c, outputs, &lists](int stretch) {
+        return map_cube_stretch_count<K>(lists, plane, c, stretch, outputs);
+    };
 }
 
 } // namespace spira

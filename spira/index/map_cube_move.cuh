@@ -251,35 +251,6 @@ SPIRA_API void map_cube_wanted(const kernel_shape *kernel, const map_forms *form
     }
 }
 
-// What both launches of this size are made from. scratch: of map_cube_lists_take.
-template <typename W, int K>
-SPIRA_API map_cube_task<W, K> map_cube_task_make(const word_layout *layout, const map_request<W> *r,
-                                                 const map_lists *lists, void *scratch) {
-    workspace w = workspace_begin(scratch);
-    map_cube_task<W, K> task;
-    task.map = plane_task_make<K>(layout, r, 0, nullptr);
-    task.scratch = map_cube_lists_take<K>(&w, r->outputs.capacity);
-    task.lists = *lists;
-    map_cube_wanted(&r->kernel, &r->forms, task.scratch.wanted);
-    return task;
-}
-
-// Builds the lists of a cube of size K.
-template <typename W, int K>
-SPIRA_API status map_cube_launch(const word_layout *layout, const map_request<W> *r,
-                                 const map_lists *lists, void *scratch, cudaStream_t stream) {
-    const char *subject = "map_build_lists";
-    const map_cube_task<W, K> task = map_cube_task_make<W, K>(layout, r, lists, scratch);
-    const map_starts &starts = task.scratch.starts;
-    SPIRA_TRY(kernel_launch(map_cube_find_kernel<W, K>, (unsigned)task.scratch.tiles, 32 * K,
-                            (size_t)plane_windows_bytes(K, K), false, 1, stream, subject, task));
-    SPIRA_TRY(kernel_launch(map_starts_kernel<map_cube_lists<K>>, (unsigned)starts.volume,
-                            map_scan_threads, 0, false, 1, stream, subject, task.scratch, starts,
-                            r->outputs.count, r->outputs.capacity, (int)map_stretch));
-    return kernel_launch(map_cube_move_kernel<W, K>, (unsigned)starts.stretches, 32 * K, 0, false,
-                         1, stream, subject, task);
-}
-
 } // namespace spira
 
 #endif

@@ -24,72 +24,11 @@ SPIRA_BOTH constexpr int map_cube_small_threads(int K) {
     return 32 * K * map_bundle_stretches;
 }
 
-// Thread blocks per multiprocessor that the kernels below have registers for, without spills.
-SPIRA_BOTH constexpr int map_cube_small_blocks() {
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ >= 1000)
-    return 3;
-#else
-    return 4;
-#endif
-}
-
-// ---- search -------------------------------------------------------------------------------------
-
-// Writes the sums of a bundle. counts: of its stretches, in shared memory.
-template <int K>
-SPIRA_DEVICE void map_cube_small_put_sums(const uint32_t (*counts)[K][map_count_words(K)],
-                                          const map_cube_lists<K> &lists, int bundle) {
-    static_assert((int)map_bundle_stretches * map_stretch <= UINT16_MAX, "sums have 16 bits");
-    if (threadIdx.x < K * K * K) {
-        const int plane = (int)threadIdx.x / (K * K), c = (int)threadIdx.x % (K * K);
-        uint32_t sum = 0;
-#pragma unroll
-        for (int i = 0; i < map_bundle_stretches; ++i) {
-            sum += ((const uint8_t *)counts[i][plane])[c];
-        }
-        lists.sums[(int)threadIdx.x * lists.bundles + bundle] = (uint16_t)sum;
-    }
-}
-
-// Searches and counts: one thread block for each bundle, one warp for each stretch and plane.
-// Stretches without outputs get records and counts, too: the move loads both before it knows the
-// number of outputs.
-template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_cube_small_threads(K),
-                                    sizeof(W) > 4 ? 3 : map_cube_small_blocks())
-    map_cube_small_find_kernel(const __grid_constant__ map_cube_task<W, K> task) {
-    const map_cube_lists<K> &lists = task.scratch;
-    __shared__ __align__(16) uint32_t windows[K * map_bundle_stretches][plane_window_words(K)];
-    __shared__ uint32_t counts[map_bundle_stretches][K][map_count_words(K)]; // a byte each
-    static_assert(plane_rows(K) == map_stretch, "a stretch is a tile");
-    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, plane = warp % K;
-    const int stretch = (int)blockIdx.x * map_bundle_stretches + warp / K;
-    search_sets<W> sets;
-    plane_outputs<W, K> queries;
-    uint32_t own[map_count_words(K)] = {};
-    if (plane_tile_begin<W, K>(task.map, stretch, &sets, &queries)) {
-        map_cube_search<W, K>(task, sets, queries, plane, windows[warp], own);
-    } else {
-        map_cube_record_fill<K>(0, map_stretch, 0, 0, lists.found + ((int64_t)stretch * K + plane));
-    }
-    uint32_t sum = map_cube_put_counts<K>(own, lists, plane, stretch);
-    if (lane < map_count_words(K)) {
-        counts[warp / K][plane][lane] = sum;
-    }
-    __syncthreads();
-    map_cube_small_put_sums<K>(counts, lists, (int)blockIdx.x);
-}
-
 // ---- sums of all bundles ------------------------------------------------------------------------
 
 // Offsets whose sums a warp adds up: w, w + warps, ... for warp w.
 SPIRA_BOTH constexpr int map_cube_small_offsets(int K) {
     return K * K / map_bundle_stretches;
-}
-
-// Returns a word with a 1 in each of its first n bytes.
-SPIRA_DEVICE uint32_t map_byte_ones(int n) {
-    return __funnelshift_rc(0x01010101u, 0, (uint32_t)(32 - 8 * min(max(n, 0), 4)));
 }
 
 // A lane's share of the pairs at each of its warp's offsets.
@@ -107,6 +46,11 @@ SPIRA_DEVICE void map_cube_small_load_sums(const uint16_t *sums, int pitch,
     for (int r = 0; r < offsets; ++r) {
         some[r] = map_read_4(sums + r * pitch);
     }
+}
+
+// Returns a word with a 1 in each of its first n bytes.
+SPIRA_DEVICE uint32_t map_byte_ones(int n) {
+    return __funnelshift_rc(0x01010101u, 0, (uint32_t)(32 - 8 * min(max(n, 0), 4)));
 }
 
 // Adds map_bundle_sums sums of each offset: the first `before` of them to total->before, the first
@@ -218,7 +162,8 @@ SPIRA_DEVICE bool map_cube_small_begin_of(const uint2 *sums, int bundle, const m
 
 // Moves the pairs: one thread block for each bundle, one warp for each stretch and plane.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(map_cube_small_threads(K), map_cube_small_blocks())
+SPIRA_KERNEL void __launch_bounds__(map_cube_small_threads(K),
+                                    map_cube_small_blocks(sizeof(uint32_t)))
     map_cube_small_move_kernel(const __grid_constant__ map_cube_task<W, K> task) {
     __shared__ map_cube_stage<K> stages[K * map_bundle_stretches];
     __shared__ uint2 sums[K * K * K];
@@ -244,18 +189,37 @@ SPIRA_KERNEL void __launch_bounds__(map_cube_small_threads(K), map_cube_small_bl
 
 // ---- launch -------------------------------------------------------------------------------------
 
-// Builds the lists of a cube of size 3. Requires map_bundles(3, r->outputs.capacity) > 0.
-template <typename W>
-SPIRA_API status map_cube_small_launch(const word_layout *layout, const map_request<W> *r,
-                                       const map_lists *lists, void *scratch, cudaStream_t stream) {
-    const int K = 3, threads = map_cube_small_threads(K);
+// Builds the lists of a cube of size K. scratch: of map_cube_lists_take.
+template <typename W, int K>
+SPIRA_API status map_cube_launch(const word_layout *layout, const map_request<W> *r,
+                                 const map_lists *lists, void *scratch, cudaStream_t stream) {
     const char *subject = "map_build_lists";
-    const int64_t blocks = ceil_div(r->outputs.capacity, (int)map_bundle_stretches * map_stretch);
-    const map_cube_task<W, K> task = map_cube_task_make<W, K>(layout, r, lists, scratch);
-    SPIRA_TRY(kernel_launch(map_cube_small_find_kernel<W, K>, (unsigned)task.scratch.bundles,
-                            threads, 0, false, 1, stream, subject, task));
-    return kernel_launch(map_cube_small_move_kernel<W, K>, (unsigned)blocks, threads, 0, false, 1,
-                         stream, subject, task);
+    const int bundle = K == 3 ? map_bundle_stretches : 1; // other sizes have no bundles
+    workspace w = workspace_begin(scratch);
+    map_cube_task<W, K> task;
+    task.map = plane_task_make<K>(layout, r, 0, nullptr);
+    task.scratch = map_cube_lists_take<K>(&w, r->outputs.capacity);
+    task.lists = *lists;
+    map_cube_wanted(&r->kernel, &r->forms, task.scratch.wanted);
+    const map_starts &starts = task.scratch.starts;
+    if constexpr (bundle > 1) {
+        if (task.scratch.bundles) {
+            SPIRA_TRY(kernel_launch(map_cube_find_kernel<W, K, bundle>,
+                                    (unsigned)task.scratch.bundles, map_cube_small_threads(K),
+                                    (size_t)plane_windows_bytes(K * bundle, K), false, 1, stream,
+                                    subject, task));
+            return kernel_launch(map_cube_small_move_kernel<W, K>,
+                                 (unsigned)ceil_div(r->outputs.capacity, bundle * map_stretch),
+                                 map_cube_small_threads(K), 0, false, 1, stream, subject, task);
+        }
+    }
+    SPIRA_TRY(kernel_launch(map_cube_find_kernel<W, K, 1>, (unsigned)task.scratch.tiles, 32 * K,
+                            (size_t)plane_windows_bytes(K, K), false, 1, stream, subject, task));
+    SPIRA_TRY(kernel_launch(map_starts_kernel<map_cube_lists<K>>, (unsigned)starts.volume,
+                            map_scan_threads, 0, false, 1, stream, subject, task.scratch, starts,
+                            r->outputs.count, r->outputs.capacity, (int)map_stretch));
+    return kernel_launch(map_cube_move_kernel<W, K>, (unsigned)starts.stretches, 32 * K, 0, false,
+                         1, stream, subject, task);
 }
 
 } // namespace spira

@@ -22,8 +22,9 @@ struct map_lists_task {
 };
 
 // The pairs of a tile at offset k, for the scan.
-SPIRA_DEVICE int map_starts_count(const map_starts &starts, int k, int tile, int) {
-    return starts.before[(int64_t)k * starts.stretches + tile];
+SPIRA_DEVICE auto map_starts_counts(const map_starts &starts, int k, int) {
+    return
+        [counts = starts.before + (int64_t)k * starts.stretches](int tile) { return counts[tile]; };
 }
 
 // Counts the pairs of a tile or, with `move`, writes them to the lists. A warp takes an offset, its

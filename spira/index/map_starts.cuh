@@ -37,19 +37,20 @@ SPIRA_DEVICE void map_starts_clear(const map_starts &starts) {
     }
 }
 
-// Writes `before` and `begin`: one thread block for each offset. `counts` is read by
-// map_starts_count(counts, k, stretch, outputs): the pairs of a stretch.
+// Writes `before` and `begin`: one thread block for each offset.
+// map_starts_counts(counts, k, outputs) is a function: stretch to its pairs at offset k.
+// A stretch has 1 << shift outputs.
 template <typename Counts>
 SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
     map_starts_kernel(const __grid_constant__ Counts counts,
                       const __grid_constant__ map_starts starts, const int32_t *output_count,
-                      int32_t output_capacity, int rows) {
+                      int32_t output_capacity, int shift) {
     __shared__ int shared[map_scan_threads / 32];
     const int k = blockIdx.x, outputs = count_clamp(*output_count, output_capacity);
-    const int total = map_scan_tiles(
-        [&](int stretch) { return map_starts_count(counts, k, stretch, outputs); },
-        (int)ceil_div(outputs, rows), 0, starts.before + (int64_t)k * starts.stretches, shared);
-    for (int next = k + 1 + threadIdx.x; next <= starts.volume; next += map_scan_threads) {
+    const int total =
+        map_scan_tiles(map_starts_counts(counts, k, outputs), (outputs + (1 << shift) - 1) >> shift,
+                       0, starts.before + (int64_t)k * starts.stretches, shared);
+    for (int next = k + 1 + threadIdx.x; next <= (int)gridDim.x; next += map_scan_threads) {
         atomicAdd(starts.begin + next, (unsigned long long)total);
     }
 }

@@ -102,11 +102,7 @@ void check_pairs(layer<W> *l) {
     std::vector<uint4> scratch((size_t)ceil_div((int64_t)w.used, 16) + workspace_alignment / 16);
     memset(scratch.data(), 0xa5, scratch.size() * sizeof(uint4));
     void *aligned = (void *)round_up((int64_t)(uintptr_t)scratch.data(), workspace_alignment);
-    if (K == 3 && map_bundles(K, r.outputs.capacity)) {
-        REQUIRE_OK(map_cube_small_launch(&l->layout, &r, &pairs, aligned, nullptr));
-    } else {
-        REQUIRE_OK((map_cube_launch<W, K>(&l->layout, &r, &pairs, aligned, nullptr)));
-    }
+    REQUIRE_OK((map_cube_launch<W, K>(&l->layout, &r, &pairs, aligned, nullptr)));
     CHECK(begin == host_begin);
     CHECK(in == host_in);
     CHECK(out == host_out);
