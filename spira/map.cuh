@@ -8,7 +8,7 @@
 //
 // A call compiles only the kernels that it can launch. The kernels are in index/:
 //   map_search.cuh          any kernel size, any form
-//   plane_map.cuh           cubes of size 2, 3 and 5: os; of 3 and 5 also its half and compact
+//   plane_map.cuh           cubes of size 2, 3 and 5: os; of 3 and 5 also half, near and compact
 //   map_lists.cuh           pair lists of any kernel size: count, scan (map_starts.cuh), move
 //   map_cube.cuh            pair lists of cubes of size 3 and 5: search and count
 //   map_cube_move.cuh       the last step of map_cube.cuh
@@ -38,11 +38,20 @@ enum map_maker {
     map_maker_5,
     map_maker_half_3,
     map_maker_half_5,
+    map_maker_near_3,
+    map_maker_near_5,
     map_maker_compact_3,
     map_maker_compact_5,
     map_maker_any, // map_search.cuh
     map_makers
 };
+
+// Whether a request is for os with all offsets of a cube, or for some of them, and nothing else.
+template <typename W>
+SPIRA_API bool map_request_near(const map_request<W> *r) {
+    const map_forms &f = r->forms;
+    return compact_takes(&r->kernel) && f.os && !f.ws && !f.mask && !f.half;
+}
 
 // The fastest kernel for a request.
 template <typename W>
@@ -57,6 +66,9 @@ SPIRA_API map_maker map_maker_choose(const map_request<W> *r) {
     }
     if (plane_takes(&r->kernel) && kind == map_kind_half) {
         return three ? map_maker_half_3 : map_maker_half_5;
+    }
+    if (map_request_near(r)) {
+        return three ? map_maker_near_3 : map_maker_near_5;
     }
     return map_maker_any;
 }
@@ -76,6 +88,10 @@ SPIRA_API status map_maker_launch(map_maker maker, const word_layout *layout,
     if constexpr (kinds & map_kind_half) {
         launch = maker == map_maker_half_3 ? plane_launch<W, 3, plane_form_half> : launch;
         launch = maker == map_maker_half_5 ? plane_launch<W, 5, plane_form_half> : launch;
+    }
+    if constexpr (kinds & map_kind_mixed) {
+        launch = maker == map_maker_near_3 ? plane_launch<W, 3, plane_form_near> : launch;
+        launch = maker == map_maker_near_5 ? plane_launch<W, 5, plane_form_near> : launch;
     }
     if constexpr (kinds & map_kind_compact) {
         launch = maker == map_maker_compact_3 ? plane_launch<W, 3, plane_form_compact> : launch;
@@ -216,7 +232,10 @@ SPIRA_API status map_build_lists(const word_layout *layout, const map_request<W>
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const map_forms *f = &request->forms;
     if (f->os || f->ws || f->mask) {
-        SPIRA_TRY((map_search_launch<W, map_kind_mixed>(layout, &request, 1, false, stream)));
+        const map_maker near_os = request->kernel.size.x == 3 ? map_maker_near_3 : map_maker_near_5;
+        SPIRA_TRY((
+            map_maker_launch<W, map_kind_mixed>(map_request_near(request) ? near_os : map_maker_any,
+                                                layout, &request, 1, false, stream)));
     }
     switch (map_lists_cube(&request->kernel)) {
     case 3:

@@ -282,8 +282,8 @@ SPIRA_KERNEL void __launch_bounds__(32 * K * bundle, map_cube_find_blocks(K, siz
     }
     search_sets<W> sets;
     plane_outputs<W, K> queries;
-    const int tile = bundle > 1 ? (int)blockIdx.x * bundle + warp / K
-                                : plane_tile((int)blockIdx.x, lists.tiles);
+    const int tile =
+        bundle > 1 ? (int)blockIdx.x * bundle + warp / K : plane_tile((int)blockIdx.x, lists.tiles);
     uint32_t own[map_count_words(K)] = {};
     if (plane_tile_begin<W, K>(task.map, tile, &sets, &queries)) {
         map_cube_search<W, K>(task, sets, queries, plane,

@@ -217,7 +217,7 @@ SPIRA_API status map_cube_launch(const word_layout *layout, const map_request<W>
                             (size_t)plane_windows_bytes(K, K), false, 1, stream, subject, task));
     SPIRA_TRY(kernel_launch(map_starts_kernel<map_cube_lists<K>>, (unsigned)starts.volume,
                             map_scan_threads, 0, false, 1, stream, subject, task.scratch, starts,
-                            r->outputs.count, r->outputs.capacity, (int)map_stretch));
+                            r->outputs.count, r->outputs.capacity, bits_for(map_stretch - 1)));
     return kernel_launch(map_cube_move_kernel<W, K>, (unsigned)starts.stretches, 32 * K, 0, false,
                          1, stream, subject, task);
 }

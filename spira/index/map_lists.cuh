@@ -105,7 +105,7 @@ SPIRA_API status map_lists_launch(const word_layout *layout, const map_request<W
     SPIRA_TRY(kernel_launch(map_starts_kernel<map_starts>, (unsigned)task.starts.volume,
                             map_scan_threads, 0, false, 1, stream, subject, task.starts,
                             task.starts, r->outputs.count, r->outputs.capacity,
-                            task.map.shape.rows));
+                            bits_for((uint64_t)task.map.shape.rows - 1)));
     return kernel_launch(map_lists_kernel<W, true>, tiles, search_threads, bytes, false, 1, stream,
                          subject, task);
 }

@@ -1,5 +1,6 @@
 // spira/index/plane_map.cuh: the kernels around the plane search (plane_search.cuh) that build os,
-// all of it or half, and the compact form (compact.h), for cubes of size 2 (os alone), 3 and 5.
+// all of it, half or near, and the compact form (compact.h), for cubes of size 2 (all of os alone),
+// 3 and 5.
 //
 // They do what map_kernel (map_search.cuh) does for these sizes. A thread block has a tile of
 // outputs, a warp a plane of it. map_cube.cuh shares tasks and tiles.
@@ -12,6 +13,9 @@
 
 namespace spira {
 
+// What a launch writes. near: os with the offsets of a norm below the threshold.
+enum plane_form { plane_form_os, plane_form_half, plane_form_near, plane_form_compact };
+
 // One map of a launch.
 template <typename W>
 struct plane_task {
@@ -21,13 +25,14 @@ struct plane_task {
     int32_t source_capacity, output_capacity;
     int32_t block, tiles;   // its first thread block; thread blocks
     int32_t *to;            // os, half of os, or the compact map; pair lists: null
+    uint32_t columns[4];    // near os: bits of the offsets that it has
     device_status *trouble; // may be null, but for the compact form
 };
 
 template <int K, typename W>
 SPIRA_API plane_task<W> plane_task_make(const word_layout *layout, const map_request<W> *r,
                                         int32_t block, int32_t *to) {
-    plane_task<W> task;
+    plane_task<W> task = {};
     task.walk = search_walk_make<W>(layout, &r->kernel);
     task.source = r->source.words;
     task.outputs = r->outputs.words;
@@ -93,12 +98,34 @@ SPIRA_BOTH constexpr int plane_os_warps(int K, bool all, int word) {
 #endif
 }
 
-// Writes os, all of it or half. The block stores the taps of a pass together.
-template <typename W, int K, bool half>
-SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
-                                    plane_os_warps(K, !half, sizeof(W)) / plane_count(K, half))
+// Lists the offsets of a near os in ascending order: offset[i] is that of column i. Returns their
+// number. All threads call it; a barrier must follow.
+template <int K>
+SPIRA_DEVICE int plane_near_columns(const uint32_t (&columns)[4], uint8_t *offset) {
+    int before = 0, all = 0;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+        before += w < (int)threadIdx.x / 32 ? __popc(columns[w]) : 0;
+        all += __popc(columns[w]);
+    }
+    if (threadIdx.x < K * K * K) {
+        const uint32_t word = columns[threadIdx.x / 32], bit = 1u << threadIdx.x % 32;
+        if (word & bit) {
+            offset[before + __popc(word & (bit - 1))] = (uint8_t)threadIdx.x;
+        }
+    }
+    return all;
+}
+
+// Writes os: all of it, half, or near. The block stores the taps of a pass together.
+template <typename W, int K, plane_form form>
+SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, form == plane_form_half),
+                                    plane_os_warps(K, form == plane_form_os, sizeof(W)) /
+                                        plane_count(K, form == plane_form_half))
     plane_os_kernel(const __grid_constant__ plane_batch<W> batch) {
+    constexpr bool half = form == plane_form_half, chosen = form == plane_form_near;
     extern __shared__ int4 map_shared[];
+    __shared__ uint8_t offset[chosen ? K * K * K : 1];
     pdl_launch_dependents();
     const plane_task<W> &task = plane_find_task(batch);
     search_sets<W> sets;
@@ -112,6 +139,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
     const int plane = threadIdx.x / 32, columns = plane_columns(K, half);
     const bool cut = half && plane == K / 2; // ends at the centre
     const bool mirrored = K == 2 && task.walk.transposed;
+    const int wanted = chosen ? plane_near_columns<K>(task.columns, offset) : columns;
     uint32_t *windows = (uint32_t *)((char *)map_shared + plane_taps_bytes(K, half));
     const int column = mirrored ? columns - 1 - plane * K * K : plane * K * K;
     const plane_to to = {shared_address(taps + (int)(threadIdx.x & 31) * columns + column),
@@ -142,9 +170,16 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, half),
         }
         proxy_fence();
         __syncthreads();
-        map_copy_rows<32 * plane_count(K, half)>(taps, min(left, plane_ahead(K) * 32) * columns,
-                                                 task.to +
-                                                     (int64_t)(queries.first + g * 32) * columns);
+        const int rows = min(left, plane_ahead(K) * 32);
+        int32_t *out = task.to + (int64_t)(queries.first + g * 32) * wanted;
+        if (chosen) {
+            for (int i = threadIdx.x; i < rows * wanted; i += 32 * K) {
+                const int row = i / wanted;
+                out[i] = taps[row * columns + offset[i - row * wanted]];
+            }
+        } else {
+            map_copy_rows<32 * plane_count(K, half)>(taps, rows * columns, out);
+        }
     }
     map_copy_wait();
     pdl_wait();
@@ -254,9 +289,6 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, plane_compact_warps(K, sizeof(W)) / 
 
 // ---- launch -------------------------------------------------------------------------------------
 
-// What a launch writes.
-enum plane_form { plane_form_os, plane_form_half, plane_form_compact };
-
 // Launches a kernel for up to map_batch_max requests.
 template <typename W, int K, plane_form form>
 SPIRA_API status plane_launch(const word_layout *layout, const map_request<W> *const *request,
@@ -270,13 +302,17 @@ SPIRA_API status plane_launch(const word_layout *layout, const map_request<W> *c
         batch.task[i] = plane_task_make<K>(layout, request[i], (int32_t)blocks,
                                            form == plane_form_compact ? f.compact : f.os);
         blocks += batch.task[i].tiles;
+        for (int k = 0; form == plane_form_near && k < K * K * K; ++k) {
+            const uint32_t bit = kernel_norm(&request[i]->kernel, k) < f.threshold;
+            batch.task[i].columns[k / 32] |= bit << k % 32;
+        }
     }
     if constexpr (form == plane_form_compact) {
         return kernel_launch(plane_compact_kernel<W, K>, (unsigned)blocks, 32 * K,
                              (size_t)plane_windows_bytes(K, K), programmatic, 1, stream,
                              "map_build", batch);
     } else {
-        return kernel_launch(plane_os_kernel<W, K, half>, (unsigned)blocks,
+        return kernel_launch(plane_os_kernel<W, K, form>, (unsigned)blocks,
                              32 * plane_count(K, half), (size_t)plane_block_bytes(K, half),
                              programmatic, 1, stream, "map_build", batch);
     }

@@ -40,20 +40,20 @@ layer<W> layer_make(const word_layout *layout, kernel_shape kernel, std::vector<
     return l;
 }
 
-template <typename W, int K>
-void check_os(layer<W> *l, bool half) {
+template <typename W, int K, plane_form form>
+void check_os(layer<W> *l, int threshold = map_all) {
+    const bool half = form == plane_form_half;
     map_request<W> r = l->request();
-    const int64_t columns = map_columns(&l->kernel, half);
+    const int64_t columns = map_os_columns(&l->kernel, threshold, half);
     r.outputs = half ? r.source : r.outputs;
     std::vector<int32_t> got(l->outputs.size() * (size_t)columns, untouched), wanted = got;
     r.forms = map_forms_os(wanted.data());
     r.forms.half = half;
+    r.forms.threshold = threshold;
     REQUIRE_OK(map_build_forms_host(&l->layout, &l->kernel, r.source, r.outputs, &r.forms));
     r.forms.os = got.data();
     const map_request<W> *one = &r;
-    constexpr plane_form cut = K == 2 ? plane_form_os : plane_form_half;
-    const auto launch = half ? plane_launch<W, K, cut> : plane_launch<W, K, plane_form_os>;
-    REQUIRE_OK(launch(&l->layout, &one, 1, false, nullptr));
+    REQUIRE_OK((plane_launch<W, K, form>(&l->layout, &one, 1, false, nullptr)));
     CHECK(got == wanted);
 }
 
@@ -113,9 +113,10 @@ void check_pairs(layer<W> *l) {
 template <typename W, int K>
 void check_size(layer<W> *l, triple stride, bool same) {
     l->kernel = {{K, K, K}, {1, 1, 1}, stride, false};
-    check_os<W, K>(l, false);
+    check_os<W, K, plane_form_os>(l);
+    check_os<W, K, plane_form_near>(l, (int)(l->source.size() % 5));
     if (same) {
-        check_os<W, K>(l, true);
+        check_os<W, K, plane_form_half>(l);
     }
     check_compact<W, K>(l);
     check_pairs<W, K>(l);
@@ -126,7 +127,7 @@ template <typename W>
 void check_twos(layer<W> *l, triple stride) {
     for (bool transposed : {false, true}) {
         l->kernel = {{2, 2, 2}, {1, 1, 1}, stride, transposed};
-        check_os<W, 2>(l, false);
+        check_os<W, 2, plane_form_os>(l);
     }
 }
 
@@ -150,9 +151,9 @@ void check_taps(const word_layout *layout, const std::vector<W> &source,
     layer<W> l = layer_make(layout, {}, source, outputs);
     check_twos<W>(&l, stride);
     l.kernel = {{3, 3, 3}, {1, 1, 1}, stride, false};
-    check_os<W, 3>(&l, false);
+    check_os<W, 3, plane_form_os>(&l);
     l.kernel.size = {5, 5, 5};
-    check_os<W, 5>(&l, false);
+    check_os<W, 5, plane_form_os>(&l);
 }
 
 // A negative count of the source stands for none, in sampled windows, too.
