@@ -931,7 +931,7 @@ __global__ void __launch_bounds__(search_threads)
             walk, shape, sets, {first, rows, plane, planes, forms.half ? &choice : nullptr},
             forms_shared);
         if (forms.os) {
-            map_write_os(tile, nullptr, walk.volume, forms.os);
+            map_write_os(tile, walk.volume, forms.os);
         }
         if (forms.ws) {
             map_write_ws(tile, columns, capacity, forms.ws);

@@ -77,9 +77,7 @@ TEST(nulls_are_refused_by_host_functions) {
     REFUSES(dense_grad_host<uint32_t>);
     REFUSES(downsample_host<uint64_t>);
     REFUSES(weight_reorder);
-    REFUSES(exchange_spconv_host);
-    REFUSES(exchange_torchsparse_host);
-    REFUSES(exchange_minkowski_host);
+    REFUSES(exchange_host);
     REFUSES(expand_out);
     REFUSES(expand_need);
     REFUSES(expand_host_workspace<uint32_t>);
