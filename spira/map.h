@@ -23,7 +23,9 @@
 
 #include "index/compact.h"
 #include "search.h"
-#include "voxel.h"
+#include "voxel_set.h"
+
+#include <algorithm>
 
 namespace spira {
 
@@ -235,27 +237,6 @@ SPIRA_API status map_lists_request_check(const word_layout *layout, const map_re
 
 // ---- host loops ---------------------------------------------------------------------------------
 
-// Builds a kernel map: the host loop of `map_build` (map.cuh).
-//
-// inputs   layout: its guard margin must cover the kernel's reach; source, outputs: sorted sets
-// outputs  map [outputs.capacity, volume]; rows from *outputs.count on are not written
-template <typename W>
-SPIRA_API status map_build_host(const word_layout *layout, const kernel_shape *kernel,
-                                voxel_set<W> source, voxel_set<W> outputs, int32_t *map) {
-    SPIRA_TRY(map_check(layout, kernel, &source, &outputs, map));
-    const search_walk<W> walk = search_walk_make<W>(layout, kernel);
-    int64_t volume = kernel_volume(kernel), count = voxel_set_count(outputs);
-    int32_t sources = voxel_set_count(source);
-    int64_t chunk = 1024, chunks = ceil_div(count, chunk);
-    SPIRA_PARALLEL_FOR
-    for (int64_t c = 0; c < chunks; ++c) {
-        for (int64_t o = c * chunk; o < min_of(count, (c + 1) * chunk); ++o) {
-            search_voxel(walk, source.words, sources, outputs.words[o], map + o * volume);
-        }
-    }
-    return status_success();
-}
-
 // The compact form. Outputs are visited in order, so that the first one at fault is recorded.
 template <typename W>
 SPIRA_API void map_compact_host(const word_layout *layout, const kernel_shape *kernel,
@@ -298,7 +279,7 @@ SPIRA_API void map_forms_put(const kernel_shape *kernel, const map_forms *f, int
 
 // Builds any forms of a kernel map: the host loop of `map_build_forms` (map.cuh).
 //
-// inputs   layout, kernel, source, outputs: as for map_build_host
+// inputs   layout: its guard margin must cover the kernel's reach; source, outputs: sorted sets
 // outputs  forms: its non-null members; entries of outputs from *outputs.count on are not written
 // errors   as map_build_host; a half map of a layer that is not submanifold; a compact form next to
 //          others
@@ -333,6 +314,18 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
         }
     }
     return status_success();
+}
+
+// Builds a kernel map: the host loop of `map_build` (map.cuh).
+//
+// inputs   layout: its guard margin must cover the kernel's reach; source, outputs: sorted sets
+// outputs  map [outputs.capacity, volume]; rows from *outputs.count on are not written
+template <typename W>
+SPIRA_API status map_build_host(const word_layout *layout, const kernel_shape *kernel,
+                                voxel_set<W> source, voxel_set<W> outputs, int32_t *map) {
+    SPIRA_TRY(map_check(layout, kernel, &source, &outputs, map));
+    const map_forms forms = map_forms_os(map);
+    return map_build_forms_host(layout, kernel, source, outputs, &forms);
 }
 
 // Whether offset k has a list: it is searched, and not in os.

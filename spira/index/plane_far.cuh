@@ -37,28 +37,28 @@ SPIRA_BOTH int plane_spacing(int words) {
     return spacing;
 }
 
-// Samples the words from `near` up to `top`. hint: a position near that of `top`. Called by a whole
-// warp; a __syncwarp must precede and follow.
+// Samples the words from `start` up to `top`. hint: a position near that of `top`. Called by a
+// whole warp; a __syncwarp must precede and follow.
 template <typename W, int K>
-SPIRA_DEVICE plane_window plane_far_load(const search_sets<W> &sets, int near, W top, int hint,
+SPIRA_DEVICE plane_window plane_far_load(const search_sets<W> &sets, int start, W top, int hint,
                                          uint32_t *buffer) {
     const int loads = plane_samples / 32, lane = threadIdx.x & 31;
     const int slack = plane_samples - 1; // mostly without another load
     static_assert(plane_samples * sizeof(W) <= plane_window_words(K) * sizeof(uint32_t), "buffer");
     // Room for the words that the rows read behind the last member.
-    int words = search_warp_bracket(sets.source, sets.count, top, hint, slack) + slack + K - near;
-    words = min(words, sets.count - near + K); // so that with spacing there are K words at least
+    int words = search_warp_bracket(sets.source, sets.count, top, hint, slack) + slack + K - start;
+    words = min(words, sets.count - start + K); // so that with spacing there are K words at least
     const int spacing = plane_spacing(words);
     W word[loads];
 #pragma unroll
     for (int j = 0; j < loads; ++j) {
-        word[j] = plane_far_word(sets, near + ((32 * j + lane + 1) << spacing) - 1);
+        word[j] = plane_far_word(sets, start + ((32 * j + lane + 1) << spacing) - 1);
     }
 #pragma unroll
     for (int j = 0; j < loads; ++j) {
         ((W *)buffer)[32 * j + lane] = word[j];
     }
-    return {shared_address(buffer), near, {0, spacing}};
+    return {shared_address(buffer), start, {0, spacing}};
 }
 
 // Steps of a search in samples, the first of `step` words. at: shared addresses.

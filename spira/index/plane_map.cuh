@@ -153,15 +153,15 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, form == plane_form_half)
             break;
         }
         plane_found<K> found[plane_ahead(K)];
-        const bool near = plane_near(search);
-        if (near) {
+        const bool fits = plane_near(search);
+        if (fits) {
             plane_find<W, K>(search, g, found);
         }
         if (g) {
             map_copy_wait();
             __syncthreads();
         }
-        if (!near) {
+        if (!fits) {
             plane_put_far<W, K, columns>(search, g, cut ? K * K / 2 : K * K, to);
         } else if (cut) {
             plane_put<W, K, K * K / 2, columns>(search, found, g, to);
@@ -262,9 +262,9 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, plane_compact_warps(K, sizeof(W)) / 
         windows[plane] = search.window;
     }
     int32_t *to = task.to + compact_at(K, task.output_capacity, plane, queries.first);
-    const bool near = plane_near(search);
+    const bool fits = plane_near(search);
 #pragma unroll
-    for (int g = 0; near && g < plane_rows(K) / 32 && g * 32 < queries.rows; g += plane_ahead(K)) {
+    for (int g = 0; fits && g < plane_rows(K) / 32 && g * 32 < queries.rows; g += plane_ahead(K)) {
         plane_found<K> found[plane_ahead(K)];
         plane_find<W, K>(search, g, found);
 #pragma unroll
@@ -275,7 +275,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, plane_compact_warps(K, sizeof(W)) / 
             }
         }
     }
-    if (__syncthreads_or(!near)) {
+    if (__syncthreads_or(!fits)) {
 #pragma unroll 1
         for (search.plane = 0; search.plane < K; ++search.plane) {
             search.window = windows[search.plane];

@@ -92,15 +92,15 @@ SPIRA_DEVICE plane_search<W, K> plane_begin(const search_walk<W> &walk, const se
     }
     W base = queries.lowest + walk.base + (W)plane * walk.step_x;
     W span = queries.highest - queries.lowest + (W)(K - 1) * walk.step_y + walk.span;
-    int near = search_warp_bracket(sets.source, sets.count, base, hint, 31);
-    plane_window window = {0, near, {0, 0}};
+    int start = search_warp_bracket(sets.source, sets.count, base, hint, 31);
+    plane_window window = {0, start, {0, 0}};
     if (span < (W)(UINT32_MAX - plane_key_margin) &&
         plane_on_lattice<W, K>(queries, ((W)1 << walk.shift) - 1)) {
-        window = plane_load<W, K>(sets, near, base, span, walk.shift, buffer);
+        window = plane_load<W, K>(sets, start, base, span, walk.shift, buffer);
     }
     __syncwarp();
     if (window.length.steps == 0) {
-        window = plane_far_load<W, K>(sets, near, base + span, hint, buffer);
+        window = plane_far_load<W, K>(sets, start, base + span, hint, buffer);
         __syncwarp();
     }
     return {walk, sets, queries, window, plane};

@@ -60,8 +60,8 @@ SPIRA_BOTH constexpr int plane_step(int n) {
 }
 
 // Words that steps 0 .. steps - 1 can pass.
-SPIRA_BOTH constexpr int plane_reach(int steps) {
-    return steps == 0 ? 0 : plane_reach(steps - 1) + plane_step(steps - 1);
+SPIRA_BOTH constexpr int plane_words_in(int steps) {
+    return steps == 0 ? 0 : plane_words_in(steps - 1) + plane_step(steps - 1);
 }
 
 enum {
@@ -70,7 +70,7 @@ enum {
 };
 
 SPIRA_BOTH constexpr int plane_steps_most(int K) {
-    return plane_reach(9) + K <= plane_window_words(K) ? 9 : 8;
+    return plane_words_in(9) + K <= plane_window_words(K) ? 9 : 8;
 }
 
 // Number of steps of a search, and the words that its first step may pass.
@@ -78,15 +78,15 @@ struct plane_search_length {
     int steps, first;
 };
 
-// plane_reach(length.steps); requires 5 steps or more.
-SPIRA_BOTH int plane_reach_of(plane_search_length length) {
+// plane_words_in(length.steps); requires 5 steps or more.
+SPIRA_BOTH int plane_words_of(plane_search_length length) {
     return 2 * length.first + length.steps - 5;
 }
 
 // Returns the shortest search that can pass `words` words; one of most + 1 steps if there is none.
 SPIRA_BOTH plane_search_length plane_length_for(int words, int most) {
     plane_search_length length = {plane_steps_least, plane_step(plane_steps_least - 1)};
-    while (length.steps <= most && words > plane_reach_of(length)) {
+    while (length.steps <= most && words > plane_words_of(length)) {
         length.steps += 1;
         length.first = 2 * length.first - 1;
     }
@@ -168,19 +168,24 @@ SPIRA_DEVICE bool plane_on_lattice(const plane_outputs<W, K> &queries, W mask) {
 }
 
 // Copies the words within [base, base + span] as distances from base, in row steps. At most 32 of
-// the words from `near` on may be below base.
+// the words from `start` on may be below base. The window has 0 steps if its words do not fit, or
+// are not on the row's lattice.
 template <typename W, int K>
-SPIRA_DEVICE plane_window plane_load(const search_sets<W> &sets, int near, W base, W span,
+SPIRA_DEVICE plane_window plane_load(const search_sets<W> &sets, int start, W base, W span,
                                      int shift, uint32_t *buffer) {
     const int loads = plane_loads(K), capacity = plane_window_words(K);
-    int lane = threadIdx.x & 31, loaded = 0, below = 0, words = 0;
+    const int lane = threadIdx.x & 31;
+    int loaded = 0; // words
+    int below = 0;  // those of the first 32 that are below base: they are not stored
+    int words = 0;  // within the window, before the last loads
     W mask = ((W)1 << shift) - 1, off = 0;
     bool within[loads];
+    // Loads until a word is above the window, or the buffer is full.
     do {
         W word[loads];
 #pragma unroll
         for (int j = 0; j < loads; ++j) {
-            int i = near + loaded + 32 * j + lane;
+            int i = start + loaded + 32 * j + lane;
             word[j] = i < sets.count ? sets.source[i] : word_none<W>();
         }
         if (loaded == 0) {
@@ -199,19 +204,21 @@ SPIRA_DEVICE plane_window plane_load(const search_sets<W> &sets, int near, W bas
         }
         loaded += 32 * loads;
     } while (loaded < capacity && __any_sync(~0u, lane == 31 && within[loads - 1]));
+    // Counts the window's words, and pads it to what its searches can pass and the K words that
+    // they look at.
 #pragma unroll
     for (int j = 0; j < loads; ++j) {
         words += __popc(__ballot_sync(~0u, within[j]));
     }
     plane_search_length length = plane_length_for(words, plane_steps_most(K));
     bool fits = words < loaded - below && length.steps <= plane_steps_most(K);
-    int padded = fits ? plane_reach_of(length) + K : 0;
+    int padded = fits ? plane_words_of(length) + K : 0;
 #pragma unroll 1
     for (int i = loaded - below + lane; i < padded; i += 32) {
         buffer[i] = UINT32_MAX;
     }
     length.steps = fits && !__any_sync(~0u, (off & mask) != 0) ? length.steps : 0;
-    return {shared_address(buffer), near + below, length};
+    return {shared_address(buffer), start + below, length};
 }
 
 } // namespace spira

@@ -7,6 +7,7 @@
 
 #include "../../spira/conv.h"
 #include "../../spira/map.h"
+#include "../../spira/voxel.h"
 
 #include <algorithm>
 #include <math.h>
