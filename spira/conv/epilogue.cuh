@@ -25,10 +25,20 @@ SPIRA_DEVICE float conv_bound(const conv_epilogue &e) {
     return e.act == activation_relu ? 0.0f : -INFINITY;
 }
 
+// Activations that take more than a multiplication. Not inlined: an epilogue has many places that
+// apply its activation, and with this code in each of them kernels were twice as large.
+[[maybe_unused]] static __device__ __noinline__ float conv_activate_curved(float x,
+                                                                           activation act) {
+    return activation_apply(x, act, 0.0f);
+}
+
 // The activation. bound: conv_bound
 SPIRA_DEVICE float conv_activate(const conv_epilogue &e, float bound, float x) {
     x = conv_max_nan(x, bound);
-    return activation_is_bound(e.act) ? x : activation_apply(x, e.act, e.slope);
+    if (e.act > activation_leaky) {
+        return conv_activate_curved(x, e.act);
+    }
+    return activation_is_bound(e.act) ? x : activation_apply(x, activation_leaky, e.slope);
 }
 
 // Four neighbouring channels of an output.

@@ -650,4 +650,38 @@ SPIRA_API bool reference_net_good(const reference_net_run<W> *run, bool plainly,
     return good;
 }
 
+// What every run refuses. run: of arguments, from good ones.
+template <typename F>
+SPIRA_API void reference_net_run_refuses(const spira::net_run_args<uint32_t> &good, F run) {
+    typedef spira::net_run_args<uint32_t> args;
+    const struct {
+        spira::status_code code;
+        void (*spoil)(args *a);
+    } faults[] = {
+        {spira::status_workspace, [](args *a) { --a->bytes; }},
+        {spira::status_workspace, [](args *a) { a->bytes = 0; }},
+        {spira::status_alignment, [](args *a) { a->memory = (char *)a->memory + 1; }},
+        {spira::status_alignment, [](args *a) { a->features = (char *)a->features + 1; }},
+        {spira::status_alignment, [](args *a) { a->loaded = (char *)a->loaded + 2; }},
+        {spira::status_null_pointer, [](args *a) { a->memory = nullptr; }},
+        {spira::status_null_pointer, [](args *a) { a->features = nullptr; }},
+        {spira::status_null_pointer, [](args *a) { a->loaded = nullptr; }},
+        {spira::status_null_pointer, [](args *a) { a->trouble = nullptr; }},
+        {spira::status_null_pointer, [](args *a) { a->input.words = nullptr; }},
+        {spira::status_null_pointer, [](args *a) { a->input.count = nullptr; }},
+        {spira::status_bad_size, [](args *a) { --a->input.capacity; }},
+        {spira::status_bad_size, [](args *a) { ++a->input.capacity; }},
+        {spira::status_bad_size, [](args *a) { a->input.capacity = 0; }},
+    };
+    for (const auto &f : faults) {
+        args bad = good;
+        f.spoil(&bad);
+        const spira::status s = run(&bad);
+        CHECK_STATUS(s, f.code);
+        CHECK_EQUAL(s.detail, f.code == spira::status_workspace  ? (int64_t)good.bytes
+                              : f.code == spira::status_bad_size ? bad.input.capacity
+                                                                 : s.detail);
+    }
+}
+
 #endif
