@@ -100,23 +100,6 @@ bool sorts(random_state *r, const std::vector<W> &words, std::vector<int32_t> fi
     return sort_is(words, wanted, sorted, order);
 }
 
-// Words in runs of up to `run` equal ones, `apart` from each other, in random rows; some of none.
-template <typename W>
-std::vector<W> words_in_runs(random_state *r, int32_t rows, int run, W apart, bool none) {
-    std::vector<W> words;
-    for (W word = 5; (int32_t)words.size() < rows; word = (W)(word + apart)) {
-        const int32_t more = (int32_t)min_of(rows - (int32_t)words.size(), random_int(r, 1, run));
-        words.insert(words.end(), (size_t)more, word);
-    }
-    for (int32_t i = 0; none && i < rows / 5; ++i) {
-        words[(size_t)random_int(r, 0, rows - 1)] = word_none<W>();
-    }
-    for (int32_t i = rows - 1; i > 0; --i) {
-        std::swap(words[(size_t)i], words[(size_t)random_int(r, 0, i)]);
-    }
-    return words;
-}
-
 template <typename W>
 void check_runs(int32_t rows, int run, W apart, int bits) {
     random_state r = random_make((uint64_t)rows * 31 + (uint64_t)run);
@@ -125,7 +108,7 @@ void check_runs(int32_t rows, int run, W apart, int bits) {
     if (rows > 600) { // a bucket of some hundred rows, too, in the middle of a run or not
         first.push_back(rows - 333);
     }
-    const std::vector<W> words = words_in_runs<W>(&r, rows, run, apart, rows % 2);
+    const std::vector<W> words = words_in_runs<W>(&r, rows, run, apart, rows % 2 ? 5 : 0);
     CHECK((sorts<W, sort_bucket_threads>(&r, words, first, bits, 1 + rows % 3)));
 }
 
@@ -149,22 +132,22 @@ TEST(sort_buckets_of_wide_ranges) {
     for (int32_t rows : {33, 257, 700}) {
         check_runs<uint32_t>(rows, 40, 3, 31);
         random_state r = random_make((uint64_t)rows);
-        std::vector<uint32_t> words = words_in_runs<uint32_t>(&r, rows, 9, 1, false);
+        std::vector<uint32_t> words = words_in_runs<uint32_t>(&r, rows, 9, 1, 0);
         words[7] = 0x7ffffff0u; // all others share their upper bits
         CHECK((sorts<uint32_t, sort_bucket_threads>(&r, words, {0}, 31, 1)));
         CHECK((sorts<uint32_t, sort_crowded_threads>(&r, words, {0, rows / 2}, 31, 4)));
-        std::vector<uint64_t> wide = words_in_runs<uint64_t>(&r, rows, 40, 1, true);
+        std::vector<uint64_t> wide = words_in_runs<uint64_t>(&r, rows, 40, 1, 5);
         wide[3] = (uint64_t)1 << 40; // too wide for 32 bits
         CHECK((sorts<uint64_t, sort_bucket_threads>(&r, wide, {0}, 45, 1)));
         // The lower bits of the distances fit beside the rows, but not beside the runs.
-        wide = words_in_runs<uint64_t>(&r, rows, 40, (uint64_t)1 << 34, false);
+        wide = words_in_runs<uint64_t>(&r, rows, 40, (uint64_t)1 << 34, 0);
         CHECK((sorts<uint64_t, sort_bucket_threads>(&r, wide, {0}, 42, 1)));
     }
 }
 
 TEST(sort_buckets_find_planted_errors) {
     random_state r = random_make(9);
-    std::vector<uint32_t> words = words_in_runs<uint32_t>(&r, 300, 50, 977, false);
+    std::vector<uint32_t> words = words_in_runs<uint32_t>(&r, 300, 50, 977, 0);
     CHECK((sorts<uint32_t, sort_bucket_threads>(&r, words, {0}, 30, 1)));
     CHECK(!(sorts<uint32_t, sort_bucket_threads>(&r, words, {0}, 8, 1))); // above the highest word
 }

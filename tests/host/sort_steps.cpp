@@ -84,23 +84,6 @@ void check_steps(const std::vector<W> &words, int bits) {
     CHECK(steps_good(words, bits, steps_run(words, bits)));
 }
 
-// Words in runs of up to `run` equal ones, in random rows; every `none`-th row has none.
-template <typename W>
-std::vector<W> words_in_runs(random_state *r, int32_t rows, int run, W apart, int none) {
-    std::vector<W> words;
-    for (W word = 5; (int32_t)words.size() < rows; word = (W)(word + apart)) {
-        const int32_t more = (int32_t)min_of(rows - (int32_t)words.size(), random_int(r, 1, run));
-        words.insert(words.end(), (size_t)more, word);
-    }
-    for (int32_t i = rows - 1; i > 0; --i) {
-        std::swap(words[(size_t)i], words[(size_t)random_int(r, 0, i)]);
-    }
-    for (int32_t i = 0; none && i < rows; i += none) {
-        words[(size_t)i] = word_none<W>();
-    }
-    return words;
-}
-
 // The words of every `every`-th point of the scan at voxels of `size`, in 64 bits, and those
 // outside x, y = -20 .. 20 m as none.
 std::vector<uint64_t> scan_words(float size, int64_t every, word_layout *layout) {

@@ -47,6 +47,24 @@ std::vector<int32_t> sort_wanted(const std::vector<W> &words) {
     return wanted;
 }
 
+// Words in runs of up to `run` equal ones, in random rows; every `none`-th row has none.
+template <typename W>
+std::vector<W> words_in_runs(random_state *r, int32_t rows, int run, W apart, int none) {
+    std::vector<W> words;
+    for (W word = 5; (int32_t)words.size() < rows; word = (W)(word + apart)) {
+        const int32_t more =
+            (int32_t)spira::min_of(rows - (int32_t)words.size(), random_int(r, 1, run));
+        words.insert(words.end(), (size_t)more, word);
+    }
+    for (int32_t i = rows - 1; i > 0; --i) {
+        std::swap(words[(size_t)i], words[(size_t)random_int(r, 0, i)]);
+    }
+    for (int32_t i = 0; none && i < rows; i += none) {
+        words[(size_t)i] = spira::word_none<W>();
+    }
+    return words;
+}
+
 enum { sort_untouched = 77 }; // in the element behind the last of `sorted` and `order`
 
 // Whether a sort has left that order, and nothing behind it. sorted, order: [rows + 1]
