@@ -301,18 +301,21 @@ SPIRA_DEVICE void search_block_windows(const search_walk<W> &walk, const search_
     }
 }
 
-// Searches a row in source [begin, end), for planes whose window has no words. Not inlined: it
-// takes registers.
+// Searches rows in source [window.begin, window.end), for planes whose window has no words. Not
+// inlined: it takes registers.
 //
-// taps  of the row's lowest member; those of the others go down if the kernel is transposed
+// anchor, taps  of the first row's lowest member
 template <typename W>
 [[maybe_unused]] static __device__ __noinline__ void
-search_far_row(const W *source, int begin, int end, W anchor, const search_walk<W> &walk,
-               int32_t *taps) {
+search_far_rows(const search_walk<W> &walk, const W *source, search_window window, W anchor,
+                int rows, int32_t *taps) {
     const int side = walk.transposed ? -1 : 1;
-    int cursor = search_lower_bound(source, begin, end, anchor);
-    for (int j = 0; j < walk.size_z; ++j, anchor += (W)walk.step) {
-        taps[side * j] = search_scan(source, end, anchor, &cursor);
+    for (; rows > 0; --rows, anchor += walk.step_y) {
+        W wanted = anchor;
+        int cursor = search_lower_bound(source, window.begin, window.end, wanted);
+        for (int j = 0; j < walk.size_z; ++j, wanted += (W)walk.step, taps += side) {
+            *taps = search_scan(source, window.end, wanted, &cursor);
+        }
     }
 }
 
@@ -381,10 +384,8 @@ SPIRA_DEVICE void search_block_rows(const search_walk<W> &any, const search_quer
                     (uint32_t)__cvta_generic_to_shared(to), side * (int)sizeof *to);
                 continue;
             }
-            W anchor = search_anchor(walk, query.word, plane, y);
-            for (int r = 0; r < some; ++r, anchor += walk.step_y, to += side * walk.size_z) {
-                search_far_row(query.source, window.begin, window.end, anchor, any, to);
-            }
+            search_far_rows(any, query.source, window, search_anchor(any, query.word, plane, y),
+                            some, to);
         }
     }
 }
