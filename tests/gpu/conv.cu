@@ -1412,7 +1412,7 @@ DEVICE_TEST(gpu_conv_refuses) {
         {status_bad_size, [](conv_args *a, auto *) { a->shape.cout = 0; }},
         {status_bad_size, [](conv_args *a, auto *) { a->shape.cout = conv_channels_max + 1; }},
         {status_unsupported, [](conv_args *a, auto *) { a->shape.type = (numeric)9; }},
-        {status_unsupported, [](conv_args *a, auto *) { a->epilogue.act = (activation)3; }},
+        {status_unsupported, [](conv_args *a, auto *) { a->epilogue.act = activation_count; }},
         {status_unsupported, [](conv_args *a, auto *) { a->out = (void *)a->in; }},
         {status_unsupported, [](conv_args *a, auto *) { a->out = (void *)a->in2; }},
     };

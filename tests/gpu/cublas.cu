@@ -679,7 +679,7 @@ DEVICE_TEST(gpu_cublas_run_refuses) {
             {status_unsupported, [](ggs_args *a, auto *, auto *) { a->out = (void *)a->in; }},
             {status_unsupported, [](ggs_args *a, auto *, auto *) { a->out = (void *)a->in2; }},
             {status_unsupported,
-             [](ggs_args *a, auto *, auto *) { a->epilogue.act = (activation)3; }},
+             [](ggs_args *a, auto *, auto *) { a->epilogue.act = activation_count; }},
             {status_null_pointer, [](auto *, ggs_pool *q, auto *) { q->handle = nullptr; }},
             {status_null_pointer, [](auto *, ggs_pool *q, auto *) { q->lane = nullptr; }},
             {status_null_pointer, [](auto *, ggs_pool *q, auto *) { q->fork = nullptr; }},

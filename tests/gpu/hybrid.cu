@@ -520,7 +520,7 @@ DEVICE_TEST(gpu_hybrid_refuses) {
         {status_unsupported, "shape.type", [](conv_hybrid_args *a) { a->shape.type = (numeric)4; }},
         {status_unsupported, "form", [](conv_hybrid_args *a) { a->form = (pairs_form)2; }},
         {status_unsupported, "epilogue.act",
-         [](conv_hybrid_args *a) { a->epilogue.act = (activation)3; }},
+         [](conv_hybrid_args *a) { a->epilogue.act = activation_count; }},
         {status_alignment, "weights",
          [](conv_hybrid_args *a) { a->weights = (const char *)a->weights + 16; }},
         {status_unsupported, "out (overlaps an input)",

@@ -662,7 +662,7 @@ DEVICE_TEST(gpu_pairs_refuses) {
              a->sides = pairs_sides_both;
              a->shape.volume = 2;
          }},
-        {status_unsupported, [](conv_pairs_args *a) { a->epilogue.act = (activation)3; }},
+        {status_unsupported, [](conv_pairs_args *a) { a->epilogue.act = activation_count; }},
         {status_unsupported, [](conv_pairs_args *a) { a->out = (void *)a->in; }},
         {status_unsupported, [](conv_pairs_args *a) { a->out = (void *)a->in2; }},
         {status_unsupported, [](conv_pairs_args *a) { a->sums = (float *)a->out; }},

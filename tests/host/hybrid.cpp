@@ -174,7 +174,7 @@ TEST(hybrid_host_refuses) {
     refused(status_bad_size, "shape.cin", [](at c) { c->shape.cin = 0; });
     refused(status_null_pointer, "os", [](at c) { c->os = nullptr; });
     refused(status_bad_size, "outputs", [](at c) { c->outputs = -1; });
-    refused(status_unsupported, "epilogue.act", [](at c) { c->epilogue.act = (activation)3; });
+    refused(status_unsupported, "epilogue.act", [](at c) { c->epilogue.act = activation_count; });
     CHECK(guarded_untouched(out, 0, (int64_t)good.outputs * good.shape.cout));
     hybrid_epilogue(&good);
     auto run = [&](auto spoil) {
