@@ -12,16 +12,6 @@
 
 namespace spira {
 
-// What a map is made of. A host struct.
-template <typename W>
-struct conv_map_request {
-    const word_layout *words; // its guard margin covers the kernel's reach
-    kernel_shape kernel;      //
-    voxel_set<W> source;      // voxels of the inputs
-    voxel_set<W> outputs;     // and of the outputs; the same set for a submanifold layer
-    device_status *trouble;   // see conv_map_build
-};
-
 // A 1x1x1 convolution of a set onto itself has no pairs to look for. Of a source with a smaller
 // capacity later outputs have none.
 template <typename W>
@@ -36,7 +26,6 @@ struct conv_map_places {
     order_request order; // of conv_form_order: what it is made of
     void *scratch;
     size_t scratch_bytes;
-    bool compact; // the map in between is the compact form
 };
 
 template <typename W>
@@ -50,13 +39,12 @@ SPIRA_API status conv_map_carve(const conv_map_request<W> *r, workspace *w, conv
     }
     const order_layout order = order_layout_take(w, capacity, volume);
     p->map = conv_map_of_order(&order, r->outputs.count, capacity);
-    p->compact = compact_takes(&r->kernel);
-    const int64_t entries =
-        p->compact ? compact_total(r->kernel.size.x, capacity) : (int64_t)capacity * volume;
-    int32_t *map = workspace_take<int32_t>(w, entries);
     p->order.kernel = r->kernel;
-    p->order.map = p->compact ? nullptr : map;
-    p->order.compact = p->compact ? map : nullptr;
+    if (compact_takes(&r->kernel)) {
+        p->order.compact = workspace_take<int32_t>(w, compact_total(r->kernel.size.x, capacity));
+    } else {
+        p->order.map = workspace_take<int32_t>(w, (int64_t)capacity * volume);
+    }
     p->order.count = r->outputs.count;
     p->order.capacity = capacity;
     p->order.layout = order;
@@ -66,22 +54,17 @@ SPIRA_API status conv_map_carve(const conv_map_request<W> *r, workspace *w, conv
     return status_success();
 }
 
-template <typename W>
-SPIRA_API status conv_map_request_check(const device_info *gpu, const conv_map_request<W> *r) {
-    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
-    SPIRA_REQUIRE(r, status_null_pointer, "request", 0);
-    SPIRA_TRY(kernel_check(&r->kernel));
-    SPIRA_REQUIRE(r->outputs.capacity >= 1 && r->outputs.capacity <= INT32_MAX / 2, status_bad_size,
-                  "outputs.capacity", r->outputs.capacity);
-    return status_success();
-}
-
 // Bytes of memory for conv_map_build. Of the sets the capacities are read. With a kernel of size 1
 // the pointers are compared, too: source and outputs must be those that conv_map_build will get.
 template <typename W>
 SPIRA_API status conv_map_bytes(const device_info *gpu, const conv_map_request<W> *request,
                                 size_t *bytes) {
-    SPIRA_TRY(conv_map_request_check(gpu, request));
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
+    SPIRA_TRY(kernel_check(&request->kernel));
+    const int32_t capacity = request->outputs.capacity;
+    SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "outputs.capacity",
+                  capacity);
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     conv_map_places places;
@@ -122,8 +105,9 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
     if (p.map.form == conv_form_identity) {
         return status_success();
     }
-    map_forms forms = p.compact ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
-                                : map_forms_os((int32_t *)p.order.map);
+    map_forms forms = p.order.compact
+                          ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
+                          : map_forms_os((int32_t *)p.order.map);
     forms.trouble = request->trouble;
     enum { kinds = map_kind_os | map_kind_compact };
     SPIRA_TRY(map_build_forms<W, kinds>(request->words, &request->kernel, request->source,

@@ -337,26 +337,6 @@ scene scene_of_layer(const word_layout *layout, const kernel_shape *kernel, std:
     return s;
 }
 
-DEVICE_TEST(gpu_order_strided_maps) {
-    random_state random = random_make(6);
-    const triple lo = {0, 0, 0}, hi = {39, 39, 15};
-    word_layout layout = reference_layout<uint32_t>(lo, hi, 2, {2, 2, 2}, {4, 4, 4});
-    std::vector<uint32_t> fine(test_quick() ? 300 : 9000), coarse(test_quick() ? 80 : 2000);
-    fine.resize((size_t)reference_random_set(&random, &layout, lo, hi, {1, 1, 1},
-                                             (int32_t)fine.size(), fine.data()));
-    coarse.resize((size_t)reference_random_set(&random, &layout, lo, hi, {2, 2, 2},
-                                               (int32_t)coarse.size(), coarse.data()));
-    std::vector<scene> scenes;
-    for (int size : {2, 3, 4}) {
-        kernel_shape kernel = kernel_cube(size, 1);
-        scenes.push_back(scene_of_layer(&layout, &kernel, fine, coarse, 7));
-        kernel.transposed = true;
-        scenes.push_back(scene_of_layer(&layout, &kernel, coarse, fine, 0));
-    }
-    snprintf(label, sizeof label, "strided maps");
-    check_both(scenes);
-}
-
 template <typename W>
 void check_scan(const char *name, std::initializer_list<int> kernels) {
     word_layout layout;

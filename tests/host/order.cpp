@@ -445,12 +445,12 @@ TEST(order_every_size) {
         for (int32_t count :
              {0,   1,   2,   3,    31,   32,   33,   62,   63,   64,   65,   127,
               128, 129, 500, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4096, 6001}) {
-            const int percents[] = {-1, 50, 5, 90, 20};
+            const int percents[] = {-1, 50, 5, 90, 20, 100, 0};
             for (int32_t spare : {0, 1, 64, 300}) {
                 bool much = (int64_t)count * kernel_volume(&kernel) > (test_quick() ? 3000 : 60000);
                 bool runs = count > 1000; // slow to compare
                 if (count + spare > 0 && !(much && turn++ % (runs ? 16 : 4))) {
-                    check_build(&r, &kernel, count, count + spare, percents[turn++ % 5]);
+                    check_build(&r, &kernel, count, count + spare, percents[turn++ % 7]);
                 }
             }
         }
@@ -487,65 +487,11 @@ TEST(order_every_threshold) {
     }
 }
 
-// The columns of a threshold give the order of the full map without the other taps, if both have
-// keys of the same kind.
-TEST(order_threshold_is_the_order_without_the_others) {
-    random_state r = random_make(8);
-    for (int size : {2, 3, 5}) {
-        const kernel_shape kernel = kernel_cube(size, 1);
-        for (int threshold = 1; threshold <= kernel_norm_max(&kernel) + 1; ++threshold) {
-            const int32_t count = 333, volume = kernel_volume(&kernel);
-            if (keys_of(&kernel, threshold) != keys_of(&kernel)) {
-                continue;
-            }
-            std::vector<int> kept;
-            for (int k = 0; k < volume; ++k) {
-                if (kernel_norm(&kernel, k) < threshold) {
-                    kept.push_back(k);
-                }
-            }
-            const int columns = (int)kept.size();
-            int32_t *near = map_random(&r, count, columns, 30);
-            int32_t *whole = guarded_new<int32_t>(count * volume);
-            std::fill(whole, whole + count * volume, -1);
-            for (int32_t i = 0; i < count * columns; ++i) {
-                whole[i / columns * volume + kept[(size_t)(i % columns)]] = near[i];
-            }
-            order_layout a = layout_new(count, columns), b = layout_new(count, volume);
-            REQUIRE_OK(build(&kernel, near, count, count, a, threshold));
-            REQUIRE_OK(build(&kernel, whole, count, count, b));
-            CHECK(std::equal(a.row, a.row + a.groups * order_rows, b.row));
-            CHECK_EQUAL(layout_multiplied(&a), layout_multiplied(&b));
-            guarded_finish();
-        }
-    }
-}
-
 TEST(order_largest_kernel) {
     random_state r = random_make(3);
     const kernel_shape kernel = kernel_cube(kernel_size_max, 1);
     for (int32_t count : {1, 64, 65, 100}) {
         check_build(&r, &kernel, count, count + 1, count == 65 ? 100 : count == 64 ? -1 : 1);
-    }
-}
-
-// Outputs with equal taps are ordered by row.
-TEST(order_full_and_empty_maps) {
-    for (int size : {1, 2, 3, 4, 5}) {
-        const kernel_shape kernel = kernel_cube(size, 1);
-        for (int there = 0; there < 2; ++there) {
-            const int32_t count = 200, volume = kernel_volume(&kernel);
-            int32_t *map = guarded_new<int32_t>(count * volume);
-            std::fill(map, map + count * volume, there ? 7 : -1);
-            order_layout t = layout_new(count, volume);
-            REQUIRE_OK(build(&kernel, map, count, count, t));
-            CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 0);
-            CHECK_EQUAL(layout_multiplied(&t), there ? 256 * volume : 0);
-            for (int32_t i = 0; i < 256; ++i) {
-                CHECK_EQUAL(t.row[i], i < count ? i : -1);
-            }
-            guarded_finish();
-        }
     }
 }
 
@@ -607,31 +553,6 @@ TEST(order_by_hand) {
         CHECK_EQUAL(t.source[26 * 64 + p], corner[at]);
     }
     CHECK(guarded_untouched(t.source, 5 * 64, 13 * 64));
-}
-
-// Maps of strided and of transposed layers.
-TEST(order_strided_maps) {
-    random_state r = random_make(4);
-    const triple lo = {0, 0, 0}, hi = {31, 31, 15}, one = {1, 1, 1}, two = {2, 2, 2};
-    word_layout layout = reference_layout<uint32_t>(lo, hi, 2, two, {4, 4, 4});
-    for (int size : {2, 3}) {
-        for (bool back : {false, true}) {
-            std::vector<uint32_t> fine(3000), coarse(600);
-            int32_t many = reference_random_set(&r, &layout, lo, hi, one, 3000, fine.data());
-            int32_t few = reference_random_set(&r, &layout, lo, hi, two, 600, coarse.data());
-            kernel_shape kernel = kernel_cube(size, 1);
-            kernel.transposed = back;
-            int32_t count = back ? many : few, volume = kernel_volume(&kernel);
-            int32_t *map = guarded_new<int32_t>((int64_t)count * volume);
-            reference_map(&layout, &kernel, (back ? coarse : fine).data(), back ? few : many,
-                          (back ? fine : coarse).data(), count, map);
-            order_layout t = layout_new(count, volume);
-            REQUIRE_OK(build(&kernel, map, count, count, t));
-            CHECK(layout_multiplied(&t) > 0);
-            CHECK_EQUAL(layout_faults(&kernel, map, count, &t), 0);
-            guarded_finish();
-        }
-    }
 }
 
 // Row groups past the capacity are untouched.
