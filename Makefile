@@ -222,7 +222,7 @@ build/test_cublas build/bench_cublas: LIBS := -lcublas \
 # memory is extern thread_local, for which g++ would look for an initialiser in another file. They are
 # compiled as C++20, which warns of more than C++17.
 EMULATED := $(patsubst tests/host/%.cpp,%.o,$(shell grep -l 'emulate.*h"' $(HOST_TESTS)))
-$(EMULATED:%=build/host/%) $(EMULATED:%=build/sanitize/%): \
+$(foreach o,host sanitize fast_math,$(EMULATED:%=build/$o/%)): \
     STRICT += -Wno-unknown-pragmas $(call accepted,-fno-extern-tls-init)
 $(EMULATED:%=build/host/%): STANDARD := $(if $(call accepted,-std=c++20),c++20,c++17)
 
