@@ -836,7 +836,8 @@ SPIRA_API void bench_hybrid_make(bench_pool *pool, const bench_scene<uint64_t> *
     size_t bytes = 0;
     BENCH_TRY(spira::conv_hybrid_weights_bytes(bench_gpu(), a, &bytes));
     char *packed = bench_device<char>(pool, (int64_t)bytes);
-    BENCH_TRY(spira::conv_hybrid_weights_pack(bench_gpu(), a, weight, packed, bytes, pool->stream));
+    const spira::conv_weights weights = {weight, packed, bytes, nullptr};
+    BENCH_TRY(spira::conv_hybrid_weights_pack(bench_gpu(), a, &weights, pool->stream));
     a->weights = packed;
 }
 

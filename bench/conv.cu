@@ -117,9 +117,10 @@ static void conv_weights(bench_session *s, conv_work *w) {
     BENCH_TRY(spira::conv_pairs_weights_bytes(bench_gpu(), shape, &pairs_bytes));
     char *packed = bench_device<char>(&s->pool, (int64_t)bytes);
     char *pairs = bench_device<char>(&s->pool, (int64_t)pairs_bytes);
-    BENCH_TRY(spira::conv_weights_pack(bench_gpu(), shape, given, packed, bytes, s->stream));
-    BENCH_TRY(
-        spira::conv_pairs_weights_pack(bench_gpu(), shape, given, pairs, pairs_bytes, s->stream));
+    const spira::conv_weights own = {given, packed, bytes, nullptr};
+    const spira::conv_weights of_pairs = {given, pairs, pairs_bytes, nullptr};
+    BENCH_TRY(spira::conv_weights_pack(bench_gpu(), shape, &own, s->stream));
+    BENCH_TRY(spira::conv_pairs_weights_pack(bench_gpu(), shape, &of_pairs, s->stream));
     BENCH_CUDA(cudaStreamSynchronize(s->stream));
     for (int64_t i = 0; i < elements; ++i) {
         weight[i] = spira::numeric_operand(shape->type, weight[i]);

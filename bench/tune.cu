@@ -131,9 +131,10 @@ static void tuner_weights(bench_session *s, tuner_work *w) {
     BENCH_TRY(spira::conv_pairs_weights_bytes(bench_gpu(), shape, &pairs_bytes));
     char *packed = bench_device<char>(&s->pool, (int64_t)bytes);
     char *pairs = bench_device<char>(&s->pool, (int64_t)pairs_bytes);
-    BENCH_TRY(spira::conv_weights_pack(bench_gpu(), shape, w->weight, packed, bytes, s->stream));
-    BENCH_TRY(spira::conv_pairs_weights_pack(bench_gpu(), shape, w->weight, pairs, pairs_bytes,
-                                             s->stream));
+    const spira::conv_weights own = {w->weight, packed, bytes, nullptr};
+    const spira::conv_weights of_pairs = {w->weight, pairs, pairs_bytes, nullptr};
+    BENCH_TRY(spira::conv_weights_pack(bench_gpu(), shape, &own, s->stream));
+    BENCH_TRY(spira::conv_pairs_weights_pack(bench_gpu(), shape, &of_pairs, s->stream));
     w->args.weights = packed;
     w->args.pairs_weights = pairs;
 }

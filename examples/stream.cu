@@ -109,7 +109,13 @@ static status run(float *host) {
     SPIRA_TRY(
         layer(&gpu, &words, set, nullptr, nullptr, nullptr, nullptr, nullptr, &map_bytes, stream));
     void *map_memory = allocate(map_bytes);
-    SPIRA_TRY(conv_weights_pack<FORMAT>(&gpu, &shape, weight, packed, weight_bytes, stream));
+    SPIRA_TRY(device_status_clear(trouble, stream));
+    const conv_weights weights = {weight, packed, weight_bytes, trouble};
+    SPIRA_TRY(conv_weights_pack<FORMAT>(&gpu, &shape, &weights, stream));
+    device_status found; // weights that are NaN, infinite, or too large for fp16
+    SPIRA_TRY(status_from_cuda(cudaMemcpy(&found, trouble, sizeof found, cudaMemcpyDeviceToHost),
+                               "trouble"));
+    SPIRA_TRY(device_status_read(&found));
 
     // A frame: nothing below allocates, synchronises or reads back, and all of it can be captured
     // in a CUDA graph.
@@ -122,7 +128,6 @@ static status run(float *host) {
     SPIRA_TRY(layer(&gpu, &words, set, in, packed, out, trouble, map_memory, &map_bytes, stream));
 
     // What the device has found, when the caller wants to know.
-    device_status found;
     int32_t voxel_count = 0;
     cudaMemcpyAsync(&found, trouble, sizeof found, cudaMemcpyDeviceToHost, stream);
     cudaMemcpyAsync(&voxel_count, set.count, sizeof voxel_count, cudaMemcpyDeviceToHost, stream);

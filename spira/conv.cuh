@@ -31,19 +31,18 @@ SPIRA_API status conv_weights_bytes(const device_info *gpu, const conv_shape *sh
 
 // Packs weights into the order of the device's kernels; once, when a network is loaded.
 //
-// inputs   weight [volume, cin + cin2, cout] fp32, offsets in spira's order (offset.h)
-// outputs  packed: conv_weights_bytes, aligned to 256; rounded to the format. The order belongs to
-//          this version of spira and to the device_info: do not store packed weights
+// inputs   weights: see conv_weights (conv.h)
+// outputs  weights->packed: conv_weights_bytes, rounded to the format. The order belongs to this
+//          version of spira and to the device_info: do not store packed weights
+//          weights->trouble: weights that the format cannot hold
 // errors   null pointers, sizes, alignment, a buffer that is too small
 // Asynchronous.
 template <numeric format = numeric_any>
 SPIRA_API status conv_weights_pack(const device_info *gpu, const conv_shape *shape,
-                                   const float *weight, void *packed, size_t packed_bytes,
-                                   cudaStream_t stream) {
+                                   const conv_weights *weights, cudaStream_t stream) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(conv_shape_check(shape));
-    return conv_pack<format>(gpu, shape, conv_kernel_of(shape, gpu), weight, packed, packed_bytes,
-                             stream);
+    return conv_pack<format>(gpu, shape, conv_kernel_of(shape, gpu), weights, stream);
 }
 
 // Bytes of a shortcut's packed weights.
@@ -65,22 +64,21 @@ SPIRA_API status conv_shortcut_bytes(const device_info *gpu, const conv_shape *s
 
 // Packs a shortcut's weights, for the convolution that it is added to.
 //
-// inputs   weight [cin + cin2, cout] fp32
-// outputs  packed: conv_shortcut_bytes, aligned to 256; see conv_weights_pack
+// inputs   weights: see conv_weights; weight [cin + cin2, cout]
+// outputs  weights->packed: conv_shortcut_bytes; weights->trouble; see conv_weights_pack
 // errors   as conv_shortcut_bytes; null pointers, alignment, a buffer that is too small
 // Asynchronous.
 template <numeric format = numeric_any>
 SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *shape, int cin,
-                                    int cin2, const float *weight, void *packed,
-                                    size_t packed_bytes, cudaStream_t stream) {
+                                    int cin2, const conv_weights *weights, cudaStream_t stream) {
     size_t bytes;
     SPIRA_TRY(conv_shortcut_bytes(gpu, shape, cin, cin2, &bytes));
-    SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
-    SPIRA_TRY(workspace_check(packed, packed_bytes, bytes, "packed"));
+    SPIRA_TRY(conv_pack_check(weights, bytes));
     const conv_shape s = conv_shortcut_shape(shape, cin, cin2);
-    return numeric_dispatch<format>(s.type, [&](auto tag) {
-        return conv_pack_shortcut(tag, gpu, &s, conv_kernel_of(shape, gpu), weight, packed, stream);
-    });
+    const conv_pack_request request =
+        conv_pack_request_of(gpu, &s, conv_kernel_of(shape, gpu), weights);
+    return numeric_dispatch<format>(
+        s.type, [&](auto tag) { return conv_pack_shortcut(tag, &request, stream); });
 }
 
 // Sparse convolution with a fused epilogue, output-stationary (Spira paper: dual dataflow).

@@ -118,6 +118,33 @@ SPIRA_BOTH int64_t conv_weight_index(const conv_shape *s, int64_t offset, int64_
     return (offset * s->cout + out) * s->cin + in;
 }
 
+// Weights to be packed for a GPU. A host struct, read during the call only; arrays are in device
+// memory. A weight that is NaN or infinite, or becomes infinite in the format (fp16: from 65520
+// on), is packed as the format's largest number with its sign: a missing source is a row of zeros,
+// and 0 times infinity would be NaN in outputs that do not use the weight. Outputs that use it are
+// meaningless, so it is recorded: read `trouble` after packing, and do not run such a layer.
+struct conv_weights {
+    const float *weight;    // [volume, cin + cin2, cout], offsets in spira's order (offset.h)
+    void *packed;           // aligned to 256
+    size_t packed_bytes;    //
+    device_status *trouble; // device_flag_weights, with the index in `weight`; null: not recorded
+};
+
+// The host's twin: records the weights that the format of the layer cannot hold.
+SPIRA_API status conv_weights_check(const conv_shape *s, const float *weight,
+                                    device_status *trouble) {
+    SPIRA_REQUIRE(s, status_null_pointer, "shape", 0);
+    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    const int64_t total = (int64_t)s->volume * (s->cin + s->cin2) * s->cout;
+    for (int64_t i = 0; i < total; ++i) {
+        if (!float_is_finite(numeric_operand(s->type, weight[i]))) {
+            device_status_note(trouble, device_flag_weights, (uint32_t)min_of(i, UINT32_MAX));
+        }
+    }
+    return status_success();
+}
+
 // The shape of a convolution with one source.
 SPIRA_BOTH conv_shape conv_shape_of(const kernel_shape *kernel, int cin, int cout, numeric type) {
     conv_shape s = {};

@@ -70,14 +70,11 @@ SPIRA_API status conv_grad_weights_bytes(const device_info *gpu, const conv_shap
 // Packs a layer's weights for its input gradient, whose shape is `s`. One source; one launch.
 template <numeric format>
 SPIRA_API status conv_grad_pack(const device_info *gpu, const conv_shape *s, grad_order order,
-                                const float *weight, void *packed, size_t bytes,
-                                cudaStream_t stream) {
+                                const conv_weights *weights, cudaStream_t stream) {
     const conv_kernel kernel = conv_kernel_of(s, gpu);
     return order == grad_order_mirrored
-               ? conv_pack<format, conv_weights_of_layer_mirrored>(gpu, s, kernel, weight, packed,
-                                                                   bytes, stream)
-               : conv_pack<format, conv_weights_of_layer>(gpu, s, kernel, weight, packed, bytes,
-                                                          stream);
+               ? conv_pack<format, conv_weights_of_layer_mirrored>(gpu, s, kernel, weights, stream)
+               : conv_pack<format, conv_weights_of_layer>(gpu, s, kernel, weights, stream);
 }
 
 // Bytes of scratch for conv_grad_weights_pack: the transposed weights.
@@ -95,30 +92,32 @@ SPIRA_API status conv_grad_weights_workspace(const conv_shape *shape, grad_sourc
 // Transposes a layer's weights, mirrors them if `order` says so, and packs them for
 // conv_grad_input.
 //
-// inputs   weight [volume, cin + cin2, cout] fp32: those of conv_weights_pack
+// inputs   weights: see conv_weights; those of conv_weights_pack
 //          order: of conv_grad_request; scratch: conv_grad_weights_workspace, aligned to 256
-// outputs  packed: conv_grad_weights_bytes, aligned to 256; rounded to the format
+// outputs  weights->packed: conv_grad_weights_bytes, rounded to the format; weights->trouble:
+//          weights that the format cannot hold, with two sources by their place in scratch
 // errors   null pointers, sizes, alignment, buffers that are too small; both sources together with
 //          more than 4096 channels
 // Asynchronous; one launch, or two for a layer with two sources.
 template <numeric format = numeric_any>
 SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape *shape,
-                                        grad_source source, grad_order order, const float *weight,
-                                        void *packed, size_t packed_bytes, void *scratch,
+                                        grad_source source, grad_order order,
+                                        const conv_weights *weights, void *scratch,
                                         size_t scratch_bytes, cudaStream_t stream) {
     size_t bytes, needed;
     SPIRA_TRY(conv_grad_shape_check(shape, source, order));
     SPIRA_TRY(conv_grad_weights_bytes(gpu, shape, source, &bytes));
     SPIRA_TRY(conv_grad_weights_workspace(shape, source, &needed));
-    SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
-    SPIRA_TRY(workspace_check(packed, packed_bytes, bytes, "packed"));
+    SPIRA_TRY(conv_pack_check(weights, bytes));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const conv_shape s = conv_grad_shape(shape, source);
     if (!shape->cin2) {
-        return conv_grad_pack<format>(gpu, &s, order, weight, packed, packed_bytes, stream);
+        return conv_grad_pack<format>(gpu, &s, order, weights, stream);
     }
-    SPIRA_TRY(grad_transpose(shape, source, order, weight, (float *)scratch, stream));
-    return conv_weights_pack<format>(gpu, &s, (const float *)scratch, packed, packed_bytes, stream);
+    SPIRA_TRY(grad_transpose(shape, source, order, weights->weight, (float *)scratch, stream));
+    conv_weights transposed = *weights;
+    transposed.weight = (const float *)scratch;
+    return conv_weights_pack<format>(gpu, &s, &transposed, stream);
 }
 
 // The input gradient: `conv` of the layer's out_grad with the weights of conv_grad_weights_pack.

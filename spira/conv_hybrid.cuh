@@ -81,18 +81,20 @@ SPIRA_API status conv_hybrid_weights_bytes(const device_info *gpu, const conv_hy
 // Packs the dense offsets side by side: one launch for each run of neighbours.
 template <typename tag>
 SPIRA_API status hybrid_pack_dense(tag format, const device_info *gpu, const conv_hybrid_args *a,
-                                   const float *weight, char *packed, cudaStream_t stream) {
-    conv_shape run = conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
-    const conv_kernel made_for = conv_kernel_of(&run, gpu);
-    const int64_t pitch = (int64_t)(run.cin + run.cin2) * run.cout;
+                                   const conv_weights *w, char *packed, cudaStream_t stream) {
+    const conv_shape dense = conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
+    conv_pack_request run = conv_pack_request_of(gpu, &dense, conv_kernel_of(&dense, gpu), w);
+    const int64_t pitch = (int64_t)(dense.cin + dense.cin2) * dense.cout;
+    run.packed = packed;
     for (int k = 0, end; k < a->shape.volume; k = end + 1) {
         for (end = k; end < a->shape.volume && kernel_norm(&a->kernel, end) < a->threshold; ++end) {
         }
-        run.volume = end - k;
-        if (run.volume) {
-            SPIRA_TRY(
-                conv_pack_as(format, gpu, &run, made_for, weight + k * pitch, packed, stream));
-            packed += conv_packed_bytes(&run, made_for);
+        run.shape.volume = end - k;
+        run.first = k * pitch;
+        run.weight = w->weight + run.first;
+        if (run.shape.volume) {
+            SPIRA_TRY(conv_pack_as(format, &run, stream));
+            run.packed = (char *)run.packed + conv_packed_bytes(&run.shape, run.kernel);
         }
     }
     return status_success();
@@ -101,29 +103,28 @@ SPIRA_API status hybrid_pack_dense(tag format, const device_info *gpu, const con
 // Packs weights for conv_hybrid; once, when a network is loaded.
 //
 // inputs   args: shape, kernel and threshold are read
-//          weight [volume, cin + cin2, cout] fp32 of all offsets, in spira's order (offset.h)
-// outputs  packed: conv_hybrid_weights_bytes, aligned to 256; rounded to the format
+//          weights: see conv_weights (conv.h); of all offsets
+// outputs  weights->packed: conv_hybrid_weights_bytes, rounded to the format; weights->trouble:
+//          weights that the format cannot hold
 // errors   null pointers, sizes, a volume that is not the kernel's, a threshold below 0, a buffer
 //          that is too small
 // Asynchronous.
 template <numeric format = numeric_any>
 SPIRA_API status conv_hybrid_weights_pack(const device_info *gpu, const conv_hybrid_args *args,
-                                          const float *weight, void *packed, size_t packed_bytes,
-                                          cudaStream_t stream) {
+                                          const conv_weights *weights, cudaStream_t stream) {
     size_t needed;
     SPIRA_TRY(conv_hybrid_weights_bytes(gpu, args, &needed));
-    SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
-    SPIRA_TRY(workspace_check(packed, packed_bytes, needed, "packed"));
-    workspace w = workspace_begin(packed);
+    SPIRA_TRY(conv_pack_check(weights, needed));
+    workspace w = workspace_begin(weights->packed);
     const hybrid_weights at = hybrid_weights_take(gpu, &w, args);
     const conv_shape *s = &args->shape;
+    conv_pack_request sparse = conv_pack_request_of(gpu, s, pairs_kernel_of(s, gpu), weights);
+    sparse.packed = at.sparse;
     return numeric_dispatch<format>(s->type, [&](auto tag) {
         if (at.dense) {
-            SPIRA_TRY(hybrid_pack_dense(tag, gpu, args, weight, at.dense, stream));
+            SPIRA_TRY(hybrid_pack_dense(tag, gpu, args, weights, at.dense, stream));
         }
-        return at.sparse
-                   ? conv_pack_as(tag, gpu, s, pairs_kernel_of(s, gpu), weight, at.sparse, stream)
-                   : status_success();
+        return at.sparse ? conv_pack_as(tag, &sparse, stream) : status_success();
     });
 }
 

@@ -61,19 +61,17 @@ SPIRA_API status conv_pairs_weights_bytes(const device_info *gpu, const conv_sha
 
 // Packs weights for conv_pairs_run; once, when a network is loaded.
 //
-// inputs   weight [volume, cin + cin2, cout] fp32, offsets in spira's order (offset.h)
-// outputs  packed: conv_pairs_weights_bytes, aligned to 256; rounded to the format. They are not
-//          those of conv_weights_pack
+// inputs   weights: see conv_weights (conv.h)
+// outputs  weights->packed: conv_pairs_weights_bytes, rounded to the format. They are not those of
+//          conv_weights_pack. weights->trouble: weights that the format cannot hold
 // errors   null pointers, sizes, alignment, a buffer that is too small
 // Asynchronous.
 template <numeric format = numeric_any>
 SPIRA_API status conv_pairs_weights_pack(const device_info *gpu, const conv_shape *shape,
-                                         const float *weight, void *packed, size_t packed_bytes,
-                                         cudaStream_t stream) {
+                                         const conv_weights *weights, cudaStream_t stream) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(conv_shape_check(shape));
-    return conv_pack<format>(gpu, shape, pairs_kernel_of(shape, gpu), weight, packed, packed_bytes,
-                             stream);
+    return conv_pack<format>(gpu, shape, pairs_kernel_of(shape, gpu), weights, stream);
 }
 
 // ---- arguments ----------------------------------------------------------------------------------

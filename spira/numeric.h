@@ -29,6 +29,14 @@ SPIRA_BOTH int numeric_size(numeric n) {
     return n == numeric_f16 || n == numeric_bf16 ? 2 : 4;
 }
 
+// The largest finite number of a product's operand.
+SPIRA_BOTH float numeric_largest(numeric n) {
+    return n == numeric_f16    ? 0x1.ffcp15f
+           : n == numeric_bf16 ? 0x1.fep127f
+           : n == numeric_tf32 ? 0x1.ffcp127f
+                               : 0x1.fffffep127f;
+}
+
 SPIRA_API const char *numeric_name(numeric n) {
     static const char *const names[] = {"fp32", "tf32", "fp16", "bf16"};
     return numeric_valid(n) ? names[n] : "?";
@@ -54,7 +62,7 @@ SPIRA_BOTH float float_from_bits(uint32_t u) {
 }
 
 // By the bits, so that it also holds under -ffast-math.
-SPIRA_API bool float_is_finite(float f) {
+SPIRA_BOTH bool float_is_finite(float f) {
     return (float_bits(f) & 0x7f800000u) != 0x7f800000u;
 }
 

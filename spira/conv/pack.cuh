@@ -8,86 +8,108 @@ namespace spira {
 
 enum { conv_pack_threads = 256 };
 
+// Weights to be packed for one kernel. A host struct.
+struct conv_pack_request {
+    const device_info *gpu;
+    conv_shape shape;
+    conv_kernel kernel;
+    const float *weight;
+    int64_t first; // number of weight[0] among all that the caller has
+    void *packed;
+    device_status *trouble;
+};
+
 // Launches a kernel that packs `total` pieces, a thread each. In training it runs in front of every
-// convolution.
-template <typename... P, typename... A>
-SPIRA_API status conv_pack_launch(const device_info *gpu, int64_t total, cudaStream_t stream,
-                                  void (*kernel)(P...), const A &...arguments) {
+// convolution. part: bytes of a part of a row, of Hopper's kernel.
+SPIRA_API status conv_pack_launch(const conv_pack_request *r, int64_t total, int part,
+                                  void (*kernel)(conv_pack_params), cudaStream_t stream) {
     const int64_t grid = ceil_div(total, conv_pack_threads);
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
-    return kernel_launch(kernel, (unsigned)grid, conv_pack_threads, 0, gpu->programmatic, 1, stream,
-                         "conv_weights_pack", arguments...);
+    conv_pack_params p = {};
+    p.shape = r->shape;
+    p.part = part;
+    p.weight = r->weight;
+    p.first = r->first;
+    p.total = total;
+    p.packed = r->packed;
+    p.trouble = r->trouble;
+    return kernel_launch(kernel, (unsigned)grid, conv_pack_threads, 0, r->gpu->programmatic, 1,
+                         stream, "conv_weights_pack", p);
 }
 
 // part: bytes of a part of a row (hopper_part_bytes); shortcuts have hopper_part_whole.
 template <typename E, conv_weights_order order = conv_weights_own>
-SPIRA_API status conv_pack_hopper(const device_info *gpu, const conv_shape *s, int part,
-                                  const float *weight, void *packed, cudaStream_t stream) {
-    const int64_t total = hopper_weights(s, part);
-    return conv_pack_launch(gpu, total, stream, hopper_pack_kernel<E, order>, *s, part, weight,
-                            total, (E *)packed);
+SPIRA_API status conv_pack_hopper(const conv_pack_request *r, int part, cudaStream_t stream) {
+    return conv_pack_launch(r, hopper_weights(&r->shape, part), part, hopper_pack_kernel<E, order>,
+                            stream);
 }
 
 // Packs weights of one format for a kernel that some compiled architecture runs.
 template <conv_weights_order order = conv_weights_own, typename tag>
-SPIRA_API status conv_pack_as(tag, const device_info *gpu, const conv_shape *s, conv_kernel kernel,
-                              const float *weight, void *packed, cudaStream_t stream) {
+SPIRA_API status conv_pack_as(tag, const conv_pack_request *r, cudaStream_t stream) {
     typedef typename tag::element E;
-    const int64_t total = conv_packed_count(s, kernel);
+    const conv_kernel kernel = r->kernel;
+    const int64_t total = conv_packed_count(&r->shape, kernel);
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
         if (kernel == conv_kernel_hopper) {
-            return conv_pack_hopper<E, order>(gpu, s, hopper_part_bytes(s), weight, packed, stream);
+            return conv_pack_hopper<E, order>(r, hopper_part_bytes(&r->shape), stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_narrow, tag::value)) {
         if (kernel == conv_kernel_narrow) {
-            return conv_pack_launch(gpu, total, stream, narrow_pack_kernel<E, order>, *s, weight,
-                                    total, (E *)packed);
+            return conv_pack_launch(r, total, 0, narrow_pack_kernel<E, order>, stream);
         }
     }
     if constexpr (conv_tensor_compiled(tag::value)) {
         if (kernel == conv_kernel_portable) {
-            return conv_pack_launch(gpu, total, stream, conv_mma_pack_kernel<E, order>, *s, weight,
-                                    total, (E *)packed);
+            return conv_pack_launch(r, total, 0, conv_mma_pack_kernel<E, order>, stream);
         }
     }
-    if (conv_packed_floats(s, kernel)) {
-        return conv_pack_launch(gpu, total, stream, conv_exact_pack_kernel<0, order>, *s, weight,
-                                total, (float *)packed);
+    if (conv_packed_floats(&r->shape, kernel)) {
+        return conv_pack_launch(r, total, 0, conv_exact_pack_kernel<0, order>, stream);
     }
     return conv_not_compiled();
 }
 
-// Packs a shortcut's weights for the kernel of its convolution. s: conv_shortcut_shape.
+// Packs a shortcut's weights for the kernel of its convolution. shape: conv_shortcut_shape.
 template <typename tag>
-SPIRA_API status conv_pack_shortcut(tag own, const device_info *gpu, const conv_shape *s,
-                                    conv_kernel kernel, const float *weight, void *packed,
-                                    cudaStream_t stream) {
+SPIRA_API status conv_pack_shortcut(tag own, const conv_pack_request *r, cudaStream_t stream) {
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
-        if (kernel == conv_kernel_hopper) {
-            return conv_pack_hopper<typename tag::element>(gpu, s, hopper_part_whole, weight,
-                                                           packed, stream);
+        if (r->kernel == conv_kernel_hopper) {
+            return conv_pack_hopper<typename tag::element>(r, hopper_part_whole, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_portable, tag::value)) {
-        if (kernel == conv_kernel_portable) {
-            return conv_pack_as(own, gpu, s, kernel, weight, packed, stream);
+        if (r->kernel == conv_kernel_portable) {
+            return conv_pack_as(own, r, stream);
         }
     }
     return conv_not_compiled();
 }
 
+// Checks weights of a shape. bytes: that their packed form needs.
+SPIRA_API status conv_pack_check(const conv_weights *w, size_t bytes) {
+    SPIRA_REQUIRE(w, status_null_pointer, "weights", 0);
+    SPIRA_TRY(pointer_check(w->weight, sizeof(float), "weight"));
+    SPIRA_TRY(workspace_check(w->packed, w->packed_bytes, bytes, "packed"));
+    return w->trouble ? pointer_check(w->trouble, alignof(device_status), "trouble")
+                      : status_success();
+}
+
+SPIRA_API conv_pack_request conv_pack_request_of(const device_info *gpu, const conv_shape *shape,
+                                                 conv_kernel kernel, const conv_weights *w) {
+    return {gpu, *shape, kernel, w->weight, 0, w->packed, w->trouble};
+}
+
 // Packs weights for a kernel: conv_weights_pack (conv.cuh), whose arguments these are. order: of
-// `weight`; orders of an input gradient are for one source.
+// w->weight; orders of an input gradient are for one source.
 template <numeric format, conv_weights_order order = conv_weights_own>
 SPIRA_API status conv_pack(const device_info *gpu, const conv_shape *shape, conv_kernel kernel,
-                           const float *weight, void *packed, size_t packed_bytes,
-                           cudaStream_t stream) {
-    SPIRA_TRY(pointer_check(weight, sizeof(float), "weight"));
-    SPIRA_TRY(workspace_check(packed, packed_bytes, conv_packed_bytes(shape, kernel), "packed"));
-    return numeric_dispatch<format>(shape->type, [&](auto tag) {
-        return conv_pack_as<order>(tag, gpu, shape, kernel, weight, packed, stream);
-    });
+                           const conv_weights *w, cudaStream_t stream) {
+    SPIRA_TRY(conv_pack_check(w, conv_packed_bytes(shape, kernel)));
+    const conv_pack_request request = conv_pack_request_of(gpu, shape, kernel, w);
+    return numeric_dispatch<format>(
+        shape->type, [&](auto tag) { return conv_pack_as<order>(tag, &request, stream); });
 }
 
 } // namespace spira

@@ -8,6 +8,35 @@
 
 namespace spira {
 
+// ---- packing ------------------------------------------------------------------------------------
+
+// The parameters of the kernels that pack weights.
+struct conv_pack_params {
+    conv_shape shape;
+    int part;               // bytes of a part of a row; conv/hopper.cuh
+    const float *weight;    //
+    int64_t first;          // number of weight[0] among all that the caller has
+    int64_t total;          // pieces: one for each thread
+    void *packed;           //
+    device_status *trouble; // or null
+};
+
+// Weight number `from`, rounded to the format; 0 where it is not `inside`. See conv_weights.
+template <typename E>
+SPIRA_DEVICE E conv_pack_weight(const conv_pack_params &p, int64_t from, bool inside) {
+    const float w = inside ? p.weight[from] : 0.0f;
+    const bool half = sizeof(E) == 2;
+    const E rounded = element_from_float<E>(half ? w : element_operand(p.shape.type, w));
+    if (float_is_finite(element_to_float(rounded))) {
+        return rounded;
+    }
+    if (p.trouble) {
+        device_status_raise(p.trouble, device_flag_weights,
+                            (uint32_t)min_of(p.first + from, UINT32_MAX));
+    }
+    return element_from_float<E>(copysignf(numeric_largest(p.shape.type), w));
+}
+
 // ---- operands of mma.sync: portable/, pairs/ ----------------------------------------------------
 
 enum { conv_fragment_bytes = 512 }; // a warp's bytes: weights of a chunk and a channel group
@@ -47,11 +76,12 @@ SPIRA_DEVICE conv_packed_place conv_packed_place_of(int64_t number, int chunks,
 
 template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
-    conv_mma_pack_kernel(conv_shape s, const float *weight, int64_t total, E *packed) {
+    conv_mma_pack_kernel(const __grid_constant__ conv_pack_params p) {
+    const conv_shape &s = p.shape;
     enum { per_lane = conv_lane_bytes / sizeof(E) };
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     pdl_wait_alone();
-    if (i >= total) {
+    if (i >= p.total) {
         return;
     }
     const conv_packed_place at =
@@ -66,11 +96,9 @@ SPIRA_KERNEL void __launch_bounds__(256)
         int channel = first + e;
         bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
         int64_t from = conv_weight_index<order>(&s, at.offset, (second ? s.cin : 0) + channel, out);
-        float w = inside ? weight[from] : 0.0f;
-        to.element[e] =
-            element_from_float<E>(s.type == numeric_tf32 ? element_operand(s.type, w) : w);
+        to.element[e] = conv_pack_weight<E>(p, from, inside);
     }
-    *(uint4 *)(packed + i * per_lane) = bytes_as<uint4>(to);
+    ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);
 }
 
 // ---- plain floats: exact.cuh, portable/ in exact fp32, pairs/ -----------------------------------
@@ -100,13 +128,14 @@ SPIRA_API int64_t conv_exact_weights(const conv_shape *s) {
            conv_exact_chunk(s->cout);
 }
 
-// weight [volume, cin + cin2, cout]; packed [total]: conv_exact_weights
+// total: conv_exact_weights
 template <int = 0, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
-    conv_exact_pack_kernel(conv_shape s, const float *weight, int64_t total, float *packed) {
+    conv_exact_pack_kernel(const __grid_constant__ conv_pack_params p) {
+    const conv_shape &s = p.shape;
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     pdl_wait_alone();
-    if (i >= total) {
+    if (i >= p.total) {
         return;
     }
     const int chunks1 = conv_exact_chunks(s.cin), chunks = chunks1 + conv_exact_chunks(s.cin2);
@@ -119,7 +148,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const bool inside = in < (second ? s.cin2 : s.cin) && out < s.cout;
     const int64_t from =
         conv_weight_index<order>(&s, i / size / chunks, (second ? s.cin : 0) + in, out);
-    packed[i] = inside ? element_operand(s.type, weight[from]) : 0.0f;
+    ((float *)p.packed)[i] = conv_pack_weight<float>(p, from, inside);
 }
 
 } // namespace spira

@@ -92,6 +92,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
 
 // Which kernel runs is chosen at run time: each launcher compiles all of its own.
 int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<uint64_t> wide) {
+    const conv_weights weights = {a->weight, a->memory, a->bytes, a->trouble};
     const status all[] = {
         all_of_word(a, narrow),
         all_of_word(a, wide),
@@ -100,14 +101,14 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         exchange(&a->pairs, &a->exchanged, a->trouble, a->stream),
         order_build(&a->gpu, &a->order, 1, a->memory, a->bytes, a->stream),
         order_slots(&a->order.layout, a->count, a->capacity, a->slots, a->stream),
-        conv_weights_pack(&a->gpu, &a->shape, a->weight, a->memory, a->bytes, a->stream),
-        conv_shortcut_pack(&a->gpu, &a->shape, 16, 0, a->weight, a->memory, a->bytes, a->stream),
+        conv_weights_pack(&a->gpu, &a->shape, &weights, a->stream),
+        conv_shortcut_pack(&a->gpu, &a->shape, 16, 0, &weights, a->stream),
         conv<numeric_any, true>(&a->gpu, &a->conv, a->stream),
-        conv_pairs_weights_pack(&a->gpu, &a->shape, a->weight, a->memory, a->bytes, a->stream),
+        conv_pairs_weights_pack(&a->gpu, &a->shape, &weights, a->stream),
         conv_pairs_run(&a->gpu, &a->conv_pairs, a->memory, a->bytes, a->stream),
         conv_hybrid(&a->gpu, &a->hybrid, a->memory, a->bytes, a->stream),
-        conv_grad_weights_pack(&a->gpu, &a->shape, grad_source_both, grad_order_same, a->weight,
-                               a->memory, a->bytes, a->memory, a->bytes, a->stream),
+        conv_grad_weights_pack(&a->gpu, &a->shape, grad_source_both, grad_order_same, &weights,
+                               a->memory, a->bytes, a->stream),
         conv_grad_input(&a->gpu, &a->input_grad, a->stream),
         conv_grad_weight(&a->gpu, &a->weight_grad, a->memory, a->bytes, a->stream),
         conv_grad_bias(&a->gpu, numeric_f32, a->memory, a->count, a->capacity, 1, a->worst,

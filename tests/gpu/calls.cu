@@ -460,9 +460,9 @@ void conv_case_make(int cin, int cout, conv_case *c) {
     const conv_shape shape = conv_shape_of(&kernel, cin, cout, numeric_f16);
     CHECK_OK(conv_weights_bytes(gpu(), &shape, &packed_bytes));
     char *packed = device_new<char>((int64_t)packed_bytes);
-    CHECK_OK(conv_weights_pack<numeric_f16>(gpu(), &shape,
-                                            device_zeros<float>((int64_t)27 * cin * cout), packed,
-                                            packed_bytes, nullptr));
+    const conv_weights weights = {device_zeros<float>((int64_t)27 * cin * cout), packed,
+                                  packed_bytes, nullptr};
+    CHECK_OK(conv_weights_pack<numeric_f16>(gpu(), &shape, &weights, nullptr));
     c->args = {};
     c->args.shape = shape;
     c->args.map = &c->map;

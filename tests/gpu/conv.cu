@@ -534,8 +534,9 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
             const int64_t total = conv_exact_weights(&s);
             float *plain = device_new<float>(total);
             const float *weight = device_upload(p.weight.data(), (int64_t)p.weight.size());
-            conv_exact_pack_kernel<0>
-                <<<(unsigned)ceil_div(total, 256), 256, 0, stream_get()>>>(s, weight, total, plain);
+            const conv_pack_request request = {gpu(), s,      conv_kernel_exact, weight, 0,
+                                               plain, nullptr};
+            CHECK_OK(conv_pack_launch(&request, total, 0, conv_exact_pack_kernel<0>, stream_get()));
             d.args.weights = plain;
             CHECK_OK(numeric_dispatch<numeric_any>(
                 type, [&](auto tag) { return conv_run_exact(tag, &d.args, gpu(), stream_get()); }));
@@ -1503,19 +1504,19 @@ DEVICE_TEST(gpu_conv_weights_refuses) {
         float *weight = device_zeros<float>(3 * 11 * 7);
         char *packed = device_new<char>((int64_t)bytes);
         cudaStream_t stream = stream_get();
-        CHECK_STATUS(conv_weights_pack(gpu(), nullptr, weight, packed, bytes, stream),
-                     status_null_pointer);
-        CHECK_STATUS(conv_weights_pack(gpu(), &s, nullptr, packed, bytes, stream),
-                     status_null_pointer);
-        CHECK_STATUS(conv_weights_pack(gpu(), &s, weight, nullptr, bytes, stream),
-                     status_null_pointer);
-        CHECK_STATUS(conv_weights_pack(gpu(), &s, weight, packed, bytes - 1, stream),
-                     status_workspace);
-        CHECK_STATUS(conv_weights_pack(gpu(), &s, weight, packed, 0, stream), status_workspace);
-        CHECK_STATUS(conv_weights_pack(gpu(), &s, weight, packed + 4, bytes, stream),
-                     status_alignment);
-        CHECK_STATUS(conv_weights_pack(gpu(), &none, weight, packed, bytes, stream),
-                     status_bad_size);
+        const auto pack = [&](const conv_shape *shape, const conv_weights &w) {
+            return conv_weights_pack(gpu(), shape, &w, stream);
+        };
+        auto *trouble = (device_status *)((char *)device_zeros<device_status>(2) + 2);
+        CHECK_STATUS(pack(nullptr, {weight, packed, bytes, nullptr}), status_null_pointer);
+        CHECK_STATUS(pack(&s, {nullptr, packed, bytes, nullptr}), status_null_pointer);
+        CHECK_STATUS(pack(&s, {weight, nullptr, bytes, nullptr}), status_null_pointer);
+        CHECK_STATUS(pack(&s, {weight, packed, bytes - 1, nullptr}), status_workspace);
+        CHECK_STATUS(pack(&s, {weight, packed, 0, nullptr}), status_workspace);
+        CHECK_STATUS(pack(&s, {weight, packed + 4, bytes, nullptr}), status_alignment);
+        CHECK_STATUS(pack(&s, {weight, packed, bytes, trouble}), status_alignment);
+        CHECK_STATUS(pack(&none, {weight, packed, bytes, nullptr}), status_bad_size);
+        CHECK_STATUS(conv_weights_pack(gpu(), &s, nullptr, stream), status_null_pointer);
         CHECK(device_untouched(packed, 0, (int64_t)bytes));
     }
 }

@@ -325,11 +325,12 @@ const void *input_weights(const conv_shape *s, grad_source source, grad_order or
     char *scratch = device_new<char>((int64_t)scratch_bytes);
     const float *given = device_upload(weight.data(), (int64_t)weight.size());
     auto pack = [&](size_t room, size_t scratch_room) {
+        const conv_weights w = {given, packed, room, nullptr};
         return s->type == numeric_f16
-                   ? conv_grad_weights_pack<numeric_f16>(gpu(), s, source, order, given, packed,
-                                                         room, scratch, scratch_room, stream_get())
-                   : conv_grad_weights_pack<numeric_f32>(gpu(), s, source, order, given, packed,
-                                                         room, scratch, scratch_room, stream_get());
+                   ? conv_grad_weights_pack<numeric_f16>(gpu(), s, source, order, &w, scratch,
+                                                         scratch_room, stream_get())
+                   : conv_grad_weights_pack<numeric_f32>(gpu(), s, source, order, &w, scratch,
+                                                         scratch_room, stream_get());
     };
     CHECK_STATUS(pack(bytes - 1, scratch_bytes), status_workspace);
     CHECK_STATUS(pack(bytes, scratch_bytes - 1), status_workspace);

@@ -572,7 +572,8 @@ DEVICE_TEST(gpu_hybrid_refuses_weights) {
     const float *weight = device_zeros<float>(27 * 11 * 7);
     char *packed = device_new<char>((int64_t)bytes);
     auto pack = [&](const float *from, char *to, size_t given) {
-        return conv_hybrid_weights_pack(gpu(), &good, from, to, given, stream_get());
+        const conv_weights w = {from, to, given, nullptr};
+        return conv_hybrid_weights_pack(gpu(), &good, &w, stream_get());
     };
     CHECK_STATUS(pack(nullptr, packed, bytes), status_null_pointer);
     CHECK_STATUS(pack(weight, nullptr, bytes), status_null_pointer);

@@ -312,12 +312,12 @@ DEVICE_TEST(gpu_shortcut_refuses) {
     CHECK_STATUS(conv_shortcut_bytes(gpu(), s, 0, 32, &bytes), status_bad_size);
     CHECK_STATUS(conv_shortcut_bytes(gpu(), nullptr, 32, 32, &bytes), status_null_pointer);
     CHECK_STATUS(conv_shortcut_bytes(gpu(), s, 32, 32, nullptr), status_null_pointer);
-    CHECK_STATUS(conv_shortcut_pack(gpu(), s, 32, 32, nullptr, packed, bytes, stream_get()),
-                 status_null_pointer);
-    CHECK_STATUS(conv_shortcut_pack(gpu(), s, 32, 32, weight, packed, bytes - 1, stream_get()),
-                 status_workspace);
-    CHECK_STATUS(conv_shortcut_pack(gpu(), s, 32, 32, weight, packed + 16, bytes, stream_get()),
-                 status_alignment);
+    const auto pack = [&](const conv_weights &w) {
+        return conv_shortcut_pack(gpu(), s, 32, 32, &w, stream_get());
+    };
+    CHECK_STATUS(pack({nullptr, packed, bytes, nullptr}), status_null_pointer);
+    CHECK_STATUS(pack({weight, packed, bytes - 1, nullptr}), status_workspace);
+    CHECK_STATUS(pack({weight, packed + 16, bytes, nullptr}), status_alignment);
     CHECK(expect_no_cuda_error());
     guarded_finish();
 }

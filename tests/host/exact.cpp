@@ -191,6 +191,12 @@ TEST(exact_emulated_infinity_stays_where_it_is) {
     }
 }
 
+TEST(exact_emulated_weights_beyond) {
+    for (numeric type : formats) {
+        layer_weights_beyond<exact>(type, {1, 2, 1, 1}, 6, 40);
+    }
+}
+
 // Tests the test: one wrong weight, tap, source row or epilogue is found.
 TEST(exact_emulated_planted_errors_are_found) {
     for (numeric type : formats) {
@@ -239,9 +245,7 @@ TEST(exact_emulated_weights_of_layers) {
                     const decltype(&conv_exact_pack_kernel<0>) kernels[] = {
                         conv_exact_pack_kernel<0>, conv_exact_pack_kernel<0, conv_weights_of_layer>,
                         conv_exact_pack_kernel<0, conv_weights_of_layer_mirrored>};
-                    CHECK_OK(kernel_launch(kernels[order], (unsigned)ceil_div(total, 256), 256, 0,
-                                           false, 1, nullptr, "pack", l.shape, weight, total,
-                                           (float *)to));
+                    weights_pack(kernels[order], {l.shape, 0, weight, 0, total, to, nullptr});
                 });
         }
     }

@@ -40,8 +40,7 @@ struct hopper {
         const int part = shortcut ? hopper_part_whole : hopper_part_bytes(s);
         const int64_t total = hopper_weights(s, part);
         E *packed = guarded_new<E>(total * conv_lane_bytes / 2);
-        CHECK_OK(kernel_launch(hopper_pack_kernel<E>, (unsigned)ceil_div(total, 256), 256, 0, false,
-                               1, nullptr, "pack", *s, part, weight.data(), total, packed));
+        weights_pack(hopper_pack_kernel<E>, {*s, part, weight.data(), 0, total, packed, nullptr});
         return packed;
     }
 
@@ -103,6 +102,11 @@ TEST(hopper_emulated_random_layers) {
 TEST(hopper_emulated_negative_counts) {
     layer_negative_counts<hopper>(numeric_f16, {1, 2, 1, 1}, 64, 64);
     layer_negative_counts<hopper>(numeric_bf16, {1, 4, 2, 1}, 64, 128);
+}
+
+TEST(hopper_emulated_weights_beyond) {
+    layer_weights_beyond<hopper>(numeric_f16, {1, 2, 1, 1}, 64, 64);
+    layer_weights_beyond<hopper>(numeric_bf16, {1, 1, 1, 1}, 16, 32);
 }
 
 // Every variant, of both types, with a shortcut and without. Thread blocks have several tiles each.
@@ -259,9 +263,7 @@ TEST(hopper_emulated_weights_of_layers) {
                     : order == conv_weights_of_layer
                         ? hopper_pack_kernel<__half, conv_weights_of_layer>
                         : hopper_pack_kernel<__half, conv_weights_of_layer_mirrored>;
-                CHECK_OK(kernel_launch(kernel, (unsigned)ceil_div(total, 256), 256, 0, false, 1,
-                                       nullptr, "pack", l.shape, part, weight, total,
-                                       (__half *)to));
+                weights_pack(kernel, {l.shape, part, weight, 0, total, to, nullptr});
             });
     }
 }

@@ -23,8 +23,7 @@ struct narrow {
     static const void *weights(const conv_shape *s, bool, const std::vector<float> &weight) {
         const int64_t total = narrow_weights(s);
         E *packed = guarded_new<E>(total * conv_lane_bytes / 2);
-        CHECK_OK(kernel_launch(narrow_pack_kernel<E>, (unsigned)ceil_div(total, 256), 256, 0, false,
-                               1, nullptr, "pack", *s, weight.data(), total, packed));
+        weights_pack(narrow_pack_kernel<E>, {*s, 0, weight.data(), 0, total, packed, nullptr});
         return packed;
     }
 
@@ -128,6 +127,14 @@ TEST(narrow_emulated_every_count) {
             l.in_place = turn % 2;
             l.seed = (uint64_t)turn;
             REQUIRE(layer_check<narrow>(&l, "counts", 1));
+        }
+    }
+}
+
+TEST(narrow_emulated_weights_beyond) {
+    for (numeric type : {numeric_f16, numeric_bf16}) {
+        for (int cin : {3, 8, 16, 32}) {
+            layer_weights_beyond<narrow>(type, {1, 1, 2, 1}, cin, 16);
         }
     }
 }

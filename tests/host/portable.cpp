@@ -208,6 +208,12 @@ TEST(portable_emulated_same_bits) {
     }
 }
 
+TEST(portable_emulated_weights_beyond) {
+    for (numeric type : formats) {
+        layer_weights_beyond<portable>(type, {1, 2, 1, 1}, 64, 64);
+    }
+}
+
 // Tests the test: one wrong weight, tap, source row or epilogue is found.
 TEST(portable_emulated_planted_errors_are_found) {
     for (numeric type : formats) {
@@ -372,8 +378,7 @@ static void weights_of_layers(numeric type, int64_t (*elements)(const conv_shape
         layer_weights_check(
             &l, total * per_item * (int64_t)sizeof(E),
             [&](conv_weights_order order, const float *weight, char *to) {
-                CHECK_OK(kernel_launch(kernels[order], (unsigned)ceil_div(total, 256), 256, 0,
-                                       false, 1, nullptr, "pack", l.shape, weight, total, (E *)to));
+                weights_pack(kernels[order], {l.shape, 0, weight, 0, total, to, nullptr});
             });
     }
 }

@@ -100,6 +100,10 @@ TEST(portable_exact_emulated_same_bits) {
     check_same_bits(3, type, 4);
 }
 
+TEST(portable_exact_emulated_weights_beyond) {
+    layer_weights_beyond<portable>(type, {1, 2, 1, 1}, 64, 64);
+}
+
 // Tests the test: one wrong weight, tap, source row or epilogue is found.
 TEST(portable_exact_emulated_planted_errors_are_found) {
     layer_planted_errors<portable>(type, {1, 2, 1, 1}, 40);

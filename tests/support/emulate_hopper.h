@@ -68,6 +68,10 @@ inline uint32_t __float_as_uint(float f) {
 
 namespace spira {
 
+inline float element_to_float(float f) {
+    return f;
+}
+
 inline float element_to_float(__half h) {
     return f16_to_float(h.bits);
 }
@@ -78,6 +82,11 @@ inline float element_to_float(__nv_bfloat16 h) {
 
 template <typename E>
 E element_from_float(float f);
+
+template <>
+inline float element_from_float<float>(float f) {
+    return f;
+}
 
 template <>
 inline __half element_from_float<__half>(float f) {

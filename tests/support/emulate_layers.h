@@ -354,13 +354,53 @@ SPIRA_API std::vector<float> sums_in_order(const problem *p) {
     return sum;
 }
 
+// What packing has found.
+inline device_status weights_trouble;
+
+// Runs a kernel that packs p.total pieces.
+SPIRA_API void weights_pack(void (*kernel)(conv_pack_params), conv_pack_params p) {
+    p.trouble = &weights_trouble;
+    CHECK_OK(kernel_launch(kernel, (unsigned)ceil_div(p.total, 256), 256, 0, false, 1, nullptr,
+                           "pack", p));
+}
+
 // Packed weights as plain floats.
 SPIRA_API const void *weights_exact(const conv_shape *s, const std::vector<float> &weight) {
     const int64_t total = conv_exact_weights(s);
     float *packed = guarded_new<float>(total);
-    CHECK_OK(kernel_launch(conv_exact_pack_kernel<0>, (unsigned)ceil_div(total, 256), 256, 0, false,
-                           1, nullptr, "pack", *s, weight.data(), total, packed));
+    weights_pack(conv_exact_pack_kernel<0>, {*s, 0, weight.data(), 0, total, packed, nullptr});
     return packed;
+}
+
+// Weights that the format cannot hold, of one offset: outputs without it are as if they were 0, the
+// others are not, and they are recorded as the host records them.
+template <typename K>
+void layer_weights_beyond(numeric type, conv_sizes size, int cin, int cout) {
+    for (float beyond : {numeric_largest(type) * 1.01f, INFINITY, -INFINITY, NAN}) {
+        random_state random = random_make(91);
+        layer l = {};
+        l.size = size;
+        l.joined = joined_make(&random, shape_make(4, cin, 0, cout, type), 0, 0, 100, 200, 200);
+        joined_fill(&random, &l.joined, 40, with_residual, 0, activation_none);
+        problem *p = &l.joined.main;
+        const size_t offset = (size_t)cin * (size_t)cout;
+        std::fill_n(p->weight.begin() + 2 * (int64_t)offset, offset, 0.0f);
+        const std::vector<char> zeros = layer_run_any<K>(&l);
+        std::fill_n(p->weight.begin() + 2 * (int64_t)offset, offset, beyond);
+        weights_trouble = {};
+        const std::vector<char> out = layer_run_any<K>(&l);
+        device_status host = {};
+        CHECK_OK(conv_weights_check(&p->shape, p->weight.data(), &host));
+        CHECK_EQUAL(memcmp(&host, &weights_trouble, sizeof host), 0);
+        const status found = device_status_read(&weights_trouble);
+        CHECK_EQUAL(found.code, status_weights);
+        CHECK_EQUAL(found.detail, (int64_t)(2 * offset));
+        const size_t row = (size_t)(cout * numeric_size(type));
+        for (size_t o = 0; o < (size_t)p->outputs; ++o) {
+            const bool same = memcmp(&out[o * row], &zeros[o * row], row) == 0;
+            CHECK_EQUAL(same, p->map[4 * o + 2] < 0);
+        }
+    }
 }
 
 // Tests the test: one wrong weight, tap, source row or epilogue is found.

@@ -46,15 +46,6 @@ void matrix_values(uint32_t word, float (&to)[4 / sizeof(E)]) {
 
 namespace spira {
 
-inline float element_to_float(float f) {
-    return f;
-}
-
-template <>
-inline float element_from_float<float>(float f) {
-    return f;
-}
-
 template <typename E, int many>
 void mma_steps(float (&sum)[many][4], const uint4 (&a)[many], uint32_t b0, uint32_t b1,
                int line = __builtin_LINE()) {

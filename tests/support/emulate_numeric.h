@@ -11,15 +11,6 @@ inline float __fdiv_rn(float a, float b) {
 
 namespace spira {
 
-inline float element_to_float(float f) {
-    return f;
-}
-
-template <>
-inline float element_from_float<float>(float f) {
-    return f;
-}
-
 template <numeric n>
 struct numeric_tag {
     static constexpr numeric value = n;

@@ -48,8 +48,7 @@ struct portable {
         }
         const int64_t total = conv_mma_weights(s);
         E *packed = guarded_new<E>(total * conv_lane_bytes / (int64_t)sizeof(E));
-        CHECK_OK(kernel_launch(conv_mma_pack_kernel<E>, (unsigned)ceil_div(total, 256), 256, 0,
-                               false, 1, nullptr, "pack", *s, weight.data(), total, packed));
+        weights_pack(conv_mma_pack_kernel<E>, {*s, 0, weight.data(), 0, total, packed, nullptr});
         return packed;
     }
 

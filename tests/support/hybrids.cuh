@@ -42,7 +42,8 @@ SPIRA_API const void *hybrid_weights_upload(const problem *p, const kernel_shape
     CHECK_OK(conv_hybrid_weights_bytes(gpu(), &layer, &bytes));
     char *packed = device_new<char>((int64_t)bytes);
     const float *weight = device_upload(p->weight.data(), (int64_t)p->weight.size());
-    CHECK_OK(conv_hybrid_weights_pack(gpu(), &layer, weight, packed, bytes, stream_get()));
+    const conv_weights weights = {weight, packed, bytes, nullptr};
+    CHECK_OK(conv_hybrid_weights_pack(gpu(), &layer, &weights, stream_get()));
     return packed;
 }
 

@@ -32,16 +32,16 @@ SPIRA_API const void *features_upload(numeric type, const std::vector<float> &va
     return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
 }
 
-// Weights packed by bytes_of(gpu, shape, bytes) and pack(gpu, shape, weight, packed, bytes,
-// stream).
+// Weights packed by bytes_of(gpu, shape, bytes) and pack(gpu, shape, weights, stream).
 template <typename B, typename P>
 const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight, B bytes_of,
                            P pack) {
     size_t bytes = 0;
     CHECK_OK(bytes_of(gpu(), shape, &bytes));
     char *packed = device_new<char>((int64_t)bytes);
-    CHECK_OK(pack(gpu(), shape, device_upload(weight.data(), (int64_t)weight.size()), packed, bytes,
-                  stream_get()));
+    const float *given = device_upload(weight.data(), (int64_t)weight.size());
+    const conv_weights weights = {given, packed, bytes, nullptr};
+    CHECK_OK(pack(gpu(), shape, &weights, stream_get()));
     return packed;
 }
 
@@ -200,9 +200,9 @@ SPIRA_API void device_joined_make(const joined_problem *p, device_joined *d) {
     size_t bytes = 0;
     CHECK_OK(conv_shortcut_bytes(gpu(), &p->main.shape, s->cin, s->cin2, &bytes));
     char *packed = device_new<char>((int64_t)bytes);
-    CHECK_OK(conv_shortcut_pack(gpu(), &p->main.shape, s->cin, s->cin2,
-                                device_upload(p->own.weight.data(), (int64_t)p->own.weight.size()),
-                                packed, bytes, stream_get()));
+    const float *given = device_upload(p->own.weight.data(), (int64_t)p->own.weight.size());
+    const conv_weights weights = {given, packed, bytes, nullptr};
+    CHECK_OK(conv_shortcut_pack(gpu(), &p->main.shape, s->cin, s->cin2, &weights, stream_get()));
     d->own = {};
     d->own.cin = s->cin;
     d->own.cin2 = s->cin2;

@@ -9,6 +9,7 @@
 #include "../../base/launch.cuh"
 #include "../../base/wgmma.cuh"
 #include "../epilogue.cuh"
+#include "../weights.cuh"
 
 namespace spira {
 
@@ -91,12 +92,14 @@ SPIRA_API int64_t hopper_weights(const conv_shape *s, int part) {
 // One thread packs one piece.
 template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
-    hopper_pack_kernel(conv_shape s, int part, const float *weight, int64_t total, E *packed) {
+    hopper_pack_kernel(const __grid_constant__ conv_pack_params p) {
+    const conv_shape &s = p.shape;
+    const int part = p.part;
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const int couts = hopper_couts(s.cout), parts = (hopper_row_bytes(&s) + part - 1) / part;
     const int pieces = part / conv_lane_bytes, size = couts * pieces; // of an image
     // Offset and part. A division in 64 bits would take most of the time.
-    const int image = (int)(total <= UINT32_MAX ? (uint32_t)i / (uint32_t)size : i / size);
+    const int image = (int)(p.total <= UINT32_MAX ? (uint32_t)i / (uint32_t)size : i / size);
     int at = (int)(i - (int64_t)image * size);
     const int begin = at * conv_lane_bytes < couts * hopper_part_whole ? 0 : hopper_part_whole;
     const int log = hopper_region_log(part, begin), lanes = (1 << log) / conv_lane_bytes;
@@ -106,7 +109,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     bool second = hopper_piece_second(s.cin, piece);
     conv_lane<E> to;
     pdl_wait_alone();
-    if (i >= total) {
+    if (i >= p.total) {
         return;
     }
 #pragma unroll
@@ -115,9 +118,9 @@ SPIRA_KERNEL void __launch_bounds__(256)
         const bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
         const int64_t from =
             conv_weight_index<order>(&s, image / parts, (second ? s.cin : 0) + channel, out);
-        to.element[e] = element_from_float<E>(inside ? weight[from] : 0.0f);
+        to.element[e] = conv_pack_weight<E>(p, from, inside);
     }
-    *(uint4 *)(packed + ((int64_t)image * part + begin) * couts / 2 +
+    *(uint4 *)((E *)p.packed + ((int64_t)image * part + begin) * couts / 2 +
                wgmma_place((uint32_t)(at * conv_lane_bytes), log) / 2) = bytes_as<uint4>(to);
 }
 

@@ -190,11 +190,12 @@ SPIRA_API int64_t narrow_weights(const conv_shape *s) {
 
 template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
-    narrow_pack_kernel(conv_shape s, const float *weight, int64_t total, E *packed) {
+    narrow_pack_kernel(const __grid_constant__ conv_pack_params p) {
+    const conv_shape &s = p.shape;
     enum { per_lane = conv_lane_bytes / sizeof(E) };
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     pdl_wait_alone();
-    if (i >= total) {
+    if (i >= p.total) {
         return;
     }
     const int steps = narrow_steps(s.cin), halves = narrow_halves(s.cout);
@@ -209,10 +210,9 @@ SPIRA_KERNEL void __launch_bounds__(256)
         int out = (lane / parts * halves + half) * 2 + e / 2 % 2;
         bool inside = channel < s.cin && out < s.cout;
         int64_t from = conv_weight_index<order>(&s, offset, channel, out);
-        float w = inside ? weight[from] : 0.0f;
-        to.element[e] = element_from_float<E>(w);
+        to.element[e] = conv_pack_weight<E>(p, from, inside);
     }
-    *(uint4 *)(packed + i * per_lane) = bytes_as<uint4>(to);
+    ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);
 }
 
 // Bytes of an offset's weights.

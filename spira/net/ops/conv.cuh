@@ -101,11 +101,11 @@ SPIRA_API status net_op_pack(net_op_conv, const net_plan *p, int i, const float 
                              void *packed, cudaStream_t stream) {
     const net_step *step = &p->step[i];
     const conv_shape *s = &step->shape;
-    const size_t bytes = step->vectors - step->packed;
+    const conv_weights weights = {weight, packed, step->vectors - step->packed, nullptr};
     return step->fused_into == net_none
-               ? conv_weights_pack<format>(&p->gpu, s, weight, packed, bytes, stream)
+               ? conv_weights_pack<format>(&p->gpu, s, &weights, stream)
                : conv_shortcut_pack<format>(&p->gpu, &p->step[step->fused_into].shape, s->cin,
-                                            s->cin2, weight, packed, bytes, stream);
+                                            s->cin2, &weights, stream);
 }
 
 } // namespace spira

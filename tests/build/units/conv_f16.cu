@@ -2,14 +2,13 @@
 #include "../../../spira.cuh"
 
 spira::status unit(const spira::device_info *gpu, const spira::conv_map_request<uint32_t> *request,
-                   const float *weight, void *packed, size_t packed_bytes, void *memory,
-                   size_t bytes, spira::conv_args *args, cudaStream_t stream);
+                   const spira::conv_weights *weights, void *memory, size_t bytes,
+                   spira::conv_args *args, cudaStream_t stream);
 
 spira::status unit(const spira::device_info *gpu, const spira::conv_map_request<uint32_t> *request,
-                   const float *weight, void *packed, size_t packed_bytes, void *memory,
-                   size_t bytes, spira::conv_args *args, cudaStream_t stream) {
-    SPIRA_TRY(spira::conv_weights_pack<spira::numeric_f16>(gpu, &args->shape, weight, packed,
-                                                           packed_bytes, stream));
+                   const spira::conv_weights *weights, void *memory, size_t bytes,
+                   spira::conv_args *args, cudaStream_t stream) {
+    SPIRA_TRY(spira::conv_weights_pack<spira::numeric_f16>(gpu, &args->shape, weights, stream));
     spira::conv_map map;
     SPIRA_TRY(spira::conv_map_build(gpu, request, memory, bytes, &map, stream));
     args->map = &map;

@@ -34,14 +34,13 @@ static status format_map(const spira::device_info *info, const conv_job *job,
 template <spira::numeric format>
 status format_conv(const spira::device_info *info, const conv_job *job, void *scratch,
                    size_t scratch_bytes, stream_ref stream) {
+    const spira::conv_weights weights = {job->weight, scratch, scratch_bytes, nullptr};
     if (job->weight_of_layer) {
         const spira::grad_order order =
             job->weight_mirrored ? spira::grad_order_mirrored : spira::grad_order_same;
-        SPIRA_TRY(spira::conv_grad_pack<format>(info, &job->shape, order, job->weight, scratch,
-                                                scratch_bytes, stream));
+        SPIRA_TRY(spira::conv_grad_pack<format>(info, &job->shape, order, &weights, stream));
     } else {
-        SPIRA_TRY(spira::conv_weights_pack<format>(info, &job->shape, job->weight, scratch,
-                                                   scratch_bytes, stream));
+        SPIRA_TRY(spira::conv_weights_pack<format>(info, &job->shape, &weights, stream));
     }
     spira::conv_map map;
     SPIRA_TRY(format_map(info, job, &map));
