@@ -297,7 +297,8 @@ SPIRA_DEVICE downsample_span downsample_find_span(const downsample_grid<W> &g, c
         }
     }
     __syncthreads();
-    const int begin = bound[0] & ~31, end = bound[1];
+    // Voxels off the lattice may lie behind all planes of their group.
+    const int begin = bound[0] & ~31, end = max(bound[1], last);
     const W base = downsample_base(g, words[first]);
     const bool fits = end - begin <= downsample_window - downsample_pad &&
                       downsample_fits(g, downsample_distance(g, words[last - 1], base));
