@@ -213,10 +213,10 @@ DEVICE_TEST(gpu_soak_beside_a_busy_default_stream) {
     stream_occupy<<<1, 1, 0, cudaStreamLegacy>>>(stop, 0); // loads it
     CHECK(expect_no_cuda_error());
     *stop = 0;
-    // Ten seconds at the most: other processes may share the GPU.
-    stream_occupy<<<1, 1, 0, cudaStreamLegacy>>>(stop, 20000000000ll);
-    CHECK_OK(device_net_run(&d, stream_get()));
-    CUDA_CHECK(cudaStreamSynchronize(stream_get()));
+    const cudaStream_t stream = stream_get(); // making it waits for the device
+    stream_occupy<<<1, 1, 0, cudaStreamLegacy>>>(stop, 4000000000ll); // two seconds at the most
+    CHECK_OK(device_net_run(&d, stream));
+    CUDA_CHECK(cudaStreamSynchronize(stream));
     CHECK_EQUAL(cudaStreamQuery(cudaStreamLegacy), cudaErrorNotReady); // busy to this moment
     cudaGetLastError();                                                // which is no error
     *(volatile int *)stop = 1;
