@@ -30,9 +30,11 @@ static std::vector<float> random_values(size_t count) {
 
 static void *device_copy(const void *from, size_t bytes) {
     void *to = nullptr;
-    if (cudaMalloc(&to, bytes) != cudaSuccess || cudaMemset(to, 0, bytes) != cudaSuccess ||
-        (from && cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) != cudaSuccess)) {
-        printf("no device memory\n");
+    cudaError_t error = cudaMalloc(&to, bytes);
+    error = error ? error : cudaMemset(to, 0, bytes);
+    error = error || !from ? error : cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice);
+    if (error) { // perhaps that of an earlier kernel
+        printf("%zu bytes on the device: %s\n", bytes, cudaGetErrorString(error));
         exit(1);
     }
     return to;
