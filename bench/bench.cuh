@@ -543,10 +543,15 @@ struct bench_scene {
     size_t scratch_bytes;
 };
 
+template <typename W>
+SPIRA_API spira::voxelize_args<W> bench_voxelize_args(const bench_scene<W> *scene) {
+    return {&scene->layout, &scene->in, scene->set, scene->rows, scene->trouble};
+}
+
 template <typename W, spira::voxel_limits limits>
 SPIRA_API spira::status bench_voxelize_within(const bench_scene<W> *scene, cudaStream_t stream) {
-    return spira::voxelize<W, limits>(&scene->layout, &scene->in, scene->set, scene->rows,
-                                      scene->trouble, scene->scratch, scene->scratch_bytes, stream);
+    const spira::voxelize_args<W> args = bench_voxelize_args(scene);
+    return spira::voxelize<W, limits>(&args, scene->scratch, scene->scratch_bytes, stream);
 }
 
 template <typename W>
@@ -589,7 +594,8 @@ SPIRA_API void bench_scene_check(bench_pool *pool, const spira::voxel_input *in,
     size_t bytes = 0;
     BENCH_TRY(spira::voxelize_host_workspace<W>(in, &bytes));
     char *scratch = bench_host_workspace(pool, bytes);
-    BENCH_TRY(spira::voxelize_host(&scene->layout, in, set, where, &trouble, scratch, bytes));
+    const spira::voxelize_args<W> args = {&scene->layout, in, set, where, &trouble};
+    BENCH_TRY(spira::voxelize_host(&args, scratch, bytes));
     bench_check_set(pool, set, scene->set, scene->input, "voxelize");
     bench_check_same(pool, where.voxel, scene->rows.voxel, rows, scene->input, "voxel of a row");
     bench_check_same(pool, where.begin, scene->rows.begin, (int64_t)*set.count + 1, scene->input,

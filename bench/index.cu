@@ -29,8 +29,8 @@ static spira::status sort_voxelize_step(void *context, cudaStream_t stream) {
 template <typename W>
 static spira::status sort_pack_step(void *context, cudaStream_t stream) {
     sort_work<W> *w = (sort_work<W> *)context;
-    return spira::voxelize_sort(&w->scene.layout, &w->scene.in, w->scene.trouble, w->s.sorted,
-                                w->scene.rows.order, &w->s.sort, stream);
+    const spira::voxelize_args<W> args = bench_voxelize_args(&w->scene);
+    return spira::voxelize_sort(&args, w->s.sorted, w->scene.rows.order, &w->s.sort, stream);
 }
 
 // What pack+sort must have left: the words of all rows, ascending.

@@ -240,8 +240,8 @@ spira::status plugin_compute(const plugin *p, const plugin_arrays *a, const void
                              const spira::net_run_args<word> *run, cudaStream_t stream) {
     spira::voxel_input input = plugin_input(p->record.dims, in[input_coords], in[input_count]);
     SPIRA_TRY(spira::device_status_clear(run->trouble, stream));
-    SPIRA_TRY(spira::voxelize(&p->layout, &input, a->set, a->rows, run->trouble, a->scratch,
-                              a->scratch_bytes, stream));
+    const spira::voxelize_args<word> voxels = {&p->layout, &input, a->set, a->rows, run->trouble};
+    SPIRA_TRY(spira::voxelize(&voxels, a->scratch, a->scratch_bytes, stream));
     spira::voxel_features_args<word> mean = {};
     mean.kind = spira::voxel_feature_mean;
     mean.values = (const float *)in[input_values];

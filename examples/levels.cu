@@ -158,7 +158,8 @@ static spira::status input_make(const voxels *v, levels::levels_job<W> *j) {
     first.type = j->limits.type;
     first.features = features;
     spira::device_status trouble = {};
-    spira::status s = spira::voxelize_host(j->layout, &in, set, each, &trouble, scratch, bytes);
+    const spira::voxelize_args<W> args = {j->layout, &in, set, each, &trouble};
+    spira::status s = spira::voxelize_host(&args, scratch, bytes);
     s = spira::status_failed(s) ? s : spira::device_status_read(&trouble);
     s = spira::status_failed(s) ? s : spira::voxel_features_host(&first);
     free(scratch);

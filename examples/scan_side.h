@@ -288,8 +288,8 @@ static spira::status prepare_set(job *j, prepared<W> *p, spira::device_status *t
     size_t bytes;
     j->input.count = &p->rows;
     SPIRA_TRY(spira::voxelize_host_workspace<W>(&j->input, &bytes));
-    return spira::voxelize_host(&j->layout, &j->input, p->set, p->bookkeeping, trouble, p->scratch,
-                                bytes);
+    const spira::voxelize_args<W> args = {&j->layout, &j->input, p->set, p->bookkeeping, trouble};
+    return spira::voxelize_host(&args, p->scratch, bytes);
 }
 
 // Voxelises and computes the features. Fails if a row is invalid.

@@ -131,8 +131,8 @@ static spira::status device_upload_rows(const job *j, device_job<W> *d) {
 template <typename W>
 static spira::status device_set(const job *j, device_job<W> *d) {
     SPIRA_TRY(spira::device_status_clear(d->trouble, d->stream));
-    return spira::voxelize(&j->layout, &d->input, d->set, d->rows, d->trouble, d->scratch,
-                           d->scratch_bytes, d->stream);
+    const spira::voxelize_args<W> args = {&j->layout, &d->input, d->set, d->rows, d->trouble};
+    return spira::voxelize(&args, d->scratch, d->scratch_bytes, d->stream);
 }
 
 template <typename W>

@@ -97,6 +97,7 @@ static status run(float *host) {
     voxel_rows rows = {rows_memory, rows_memory + CAPACITY, rows_memory + 2 * CAPACITY};
     SPIRA_TRY(voxelize_workspace<uint32_t>(&input, CAPACITY, &voxel_bytes));
     void *voxel_memory = allocate(voxel_bytes);
+    const voxelize_args<uint32_t> to_voxels = {&words, &input, set, rows, trouble};
     voxel_features_args<uint32_t> features = {}; // the mean of the points of each voxel
     features.kind = voxel_feature_mean;
     features.values = points;
@@ -123,7 +124,7 @@ static status run(float *host) {
     cudaMemcpyAsync(points, host, CAPACITY * 4 * sizeof(float), cudaMemcpyHostToDevice, stream);
     cudaMemcpyAsync(counts, &count, sizeof count, cudaMemcpyHostToDevice, stream);
     SPIRA_TRY(device_status_clear(trouble, stream));
-    SPIRA_TRY(voxelize(&words, &input, set, rows, trouble, voxel_memory, voxel_bytes, stream));
+    SPIRA_TRY(voxelize(&to_voxels, voxel_memory, voxel_bytes, stream));
     SPIRA_TRY(voxel_features<FORMAT>(&features, stream));
     SPIRA_TRY(layer(&gpu, &words, set, in, packed, out, trouble, map_memory, &map_bytes, stream));
 

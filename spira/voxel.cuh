@@ -34,15 +34,15 @@ SPIRA_API void voxelize_carve(workspace *w, const voxel_input *in, int32_t capac
 
 // Sorts the words of all rows of an input (sort_source).
 template <bool ranged = false, typename W>
-SPIRA_API status voxelize_sort(const word_layout *layout, const voxel_input *in,
-                               device_status *trouble, W *sorted, int32_t *order,
+SPIRA_API status voxelize_sort(const voxelize_args<W> *args, W *sorted, int32_t *order,
                                sort_scratch<W> *s, cudaStream_t stream) {
-    if (in->points) {
-        voxelize_source<W, true, ranged> from = {*layout, *in, trouble};
-        return sort_source(from, word_bits(layout), sorted, order, s, stream);
+    const int bits = word_bits(args->layout);
+    if (args->input->points) {
+        voxelize_source<W, true, ranged> from = {*args->layout, *args->input, args->trouble};
+        return sort_source(from, bits, sorted, order, s, stream);
     }
-    voxelize_source<W, false, ranged> from = {*layout, *in, trouble};
-    return sort_source(from, word_bits(layout), sorted, order, s, stream);
+    voxelize_source<W, false, ranged> from = {*args->layout, *args->input, args->trouble};
+    return sort_source(from, bits, sorted, order, s, stream);
 }
 
 // Bytes of scratch for voxelize: rows of `in` into a set of `capacity`.
@@ -65,14 +65,8 @@ enum voxel_limits { voxel_limits_none, voxel_limits_any };
 //
 // limits   voxel_limits_any compiles the kernels for a range and a cap, too. voxel_limits_none
 //          compiles the plain ones alone, and refuses an input with a range or a cap
-// inputs   layout: fitted to the scene (word_fit); in: see voxel_input, all in device memory
-// outputs  set: the voxels, ascending, then word_none(), and their count
-//          rows: which row fell into which voxel; rows.voxel is -1 for rows behind the count
-//          trouble: records the first row that is not finite, the first one out of the layout, and
-//          with duplicates_report the first one that repeats a voxel; the first two kinds of rows
-//          are dropped. Voxels beyond the capacity are dropped; `needed` is the number of all. A
-//          count above in->rows is recorded, too. outside, dropped_voxels and dropped_rows go up by
-//          what the range and the cap have dropped, without a flag
+// inputs   args: see voxelize_args; all arrays in device memory
+// outputs  args.set, args.rows and args.trouble: as voxelize_host
 // errors   null or misaligned pointers, sizes, a layout of another word, a workspace that is too
 //          small, a cap with more than 4096 batch indices
 // scratch  voxelize_workspace bytes, aligned to 256
@@ -80,42 +74,40 @@ enum voxel_limits { voxel_limits_none, voxel_limits_any };
 // cost     a sort of (word, row) pairs, in three launches up to 2^20 rows, and two small kernels; a
 //          cap adds four small kernels, a range none
 template <typename W, voxel_limits limits = voxel_limits_none>
-SPIRA_API status voxelize(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
-                          voxel_rows rows, device_status *trouble, void *scratch,
-                          size_t scratch_bytes, cudaStream_t stream) {
-    SPIRA_TRY(word_check<W>(layout));
-    SPIRA_TRY(voxel_set_check(&set));
-    SPIRA_TRY(voxel_rows_check(&rows));
-    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
+SPIRA_API status voxelize(const voxelize_args<W> *args, void *scratch, size_t scratch_bytes,
+                          cudaStream_t stream) {
     size_t needed;
-    SPIRA_TRY(voxelize_workspace<W>(in, set.capacity, &needed));
+    SPIRA_TRY(voxelize_check(args));
+    SPIRA_TRY(voxelize_workspace<W>(args->input, args->set.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    const word_layout *layout = args->layout;
+    const voxel_input *in = args->input;
     workspace w = workspace_begin(scratch);
     voxelize_scratch<W> s;
-    voxelize_carve<W>(&w, in, set.capacity, &s);
+    voxelize_carve<W>(&w, in, args->set.capacity, &s);
     W *sorted = s.cap.sorted ? s.cap.sorted : s.sorted;
-    int32_t *order = s.cap.sorted ? s.cap.order : rows.order;
+    int32_t *order = s.cap.sorted ? s.cap.order : args->rows.order;
     if constexpr (limits == voxel_limits_none) {
         SPIRA_REQUIRE(!voxel_is_ranged(in) && !voxel_is_capped(in), status_unsupported,
                       "input (a range or a cap: call voxelize<W, voxel_limits_any>)", 0);
-        SPIRA_TRY(voxelize_sort(layout, in, trouble, sorted, order, &s.sort, stream));
+        SPIRA_TRY(voxelize_sort(args, sorted, order, &s.sort, stream));
     } else {
         const bool many = in->batch && layout->batches > cap_batches_max;
         SPIRA_REQUIRE(!s.cap.sorted || !many, status_unsupported,
                       "input.max_voxels (with so many batch indices)", layout->batches);
-        SPIRA_TRY(voxel_is_ranged(in)
-                      ? voxelize_sort<true>(layout, in, trouble, sorted, order, &s.sort, stream)
-                      : voxelize_sort(layout, in, trouble, sorted, order, &s.sort, stream));
+        SPIRA_TRY(voxel_is_ranged(in) ? voxelize_sort<true>(args, sorted, order, &s.sort, stream)
+                                      : voxelize_sort(args, sorted, order, &s.sort, stream));
         if (s.cap.sorted) {
             cap_task<W> cap = cap_task_make(layout, in, s.cap);
             cap.sorted = s.sorted;
-            cap.order = rows.order;
-            cap.trouble = trouble;
+            cap.order = args->rows.order;
+            cap.trouble = args->trouble;
             SPIRA_TRY(cap_launch(cap, stream));
         }
     }
     const bool report = in->duplicates == duplicates_report;
-    return unique_launch<W>({s.sorted, in->rows, s.heads, set, rows, report, trouble}, stream);
+    return unique_launch<W>(
+        {s.sorted, in->rows, s.heads, args->set, args->rows, report, args->trouble}, stream);
 }
 
 } // namespace spira

@@ -220,6 +220,26 @@ SPIRA_API status voxel_bounds(const float lo[3], const float hi[3], const float 
     return status_success();
 }
 
+// What voxelize reads and writes. Start from zero and fill it by name.
+template <typename W>
+struct voxelize_args {
+    const word_layout *layout; // on the host; fitted to the scene (word_fit)
+    const voxel_input *input;  // on the host
+    voxel_set<W> set;
+    voxel_rows rows;
+    device_status *trouble; // in device memory; in host memory for voxelize_host
+};
+
+// The checks of voxelize and voxelize_host, but for those of the input.
+template <typename W>
+SPIRA_API status voxelize_check(const voxelize_args<W> *args) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_TRY(word_check<W>(args->layout));
+    SPIRA_TRY(voxel_set_check(&args->set));
+    SPIRA_TRY(voxel_rows_check(&args->rows));
+    return pointer_check(args->trouble, alignof(device_status), "trouble");
+}
+
 // A word and the row that it came from: the keys of the host's sort.
 template <typename W>
 struct voxel_key {
@@ -321,25 +341,27 @@ SPIRA_API int32_t voxelize_host_cap(const word_layout *layout, int32_t cap, voxe
 // Voxelises points or integer coordinates: the host loop of `voxelize` (voxel.cuh), with
 // bit-identical results.
 //
-// inputs   layout: fitted to the scene (word_fit); in: see voxel_input
-// outputs  set: the voxels; rows: see voxel_rows; rows.voxel is -1 for rows behind the count
-//          trouble: records the first row that is not finite, the first one out of the layout, and
-//          with duplicates_report the first one that repeats a voxel; the first two kinds of rows
-//          are dropped. Voxels beyond the capacity are dropped; `needed` is the number of all.
-//          outside, dropped_voxels, dropped_rows: what the range and the cap have dropped
+// inputs   args: see voxelize_args; all arrays in host memory
+// outputs  args.set: the voxels, ascending, then word_none(), and their count
+//          args.rows: which row fell into which voxel; rows.voxel is -1 for rows behind the count
+//          args.trouble: records the first row that is not finite, the first one out of the layout,
+//          and with duplicates_report the first one that repeats a voxel; the first two kinds of
+//          rows are dropped. Voxels beyond the capacity are dropped; `needed` is the number of all.
+//          A count above input.rows is recorded, too. outside, dropped_voxels and dropped_rows go
+//          up by what the range and the cap have dropped, without a flag
 // errors   null or misaligned pointers, sizes, workspace; nothing is written then
 // scratch  voxelize_host_workspace bytes, aligned to 256, as that of all host loops
 template <typename W>
-SPIRA_API status voxelize_host(const word_layout *layout, const voxel_input *in, voxel_set<W> set,
-                               voxel_rows rows, device_status *trouble, void *scratch,
-                               size_t scratch_bytes) {
+SPIRA_API status voxelize_host(const voxelize_args<W> *args, void *scratch, size_t scratch_bytes) {
     size_t needed;
-    SPIRA_TRY(word_check<W>(layout));
-    SPIRA_TRY(voxelize_host_workspace<W>(in, &needed));
-    SPIRA_TRY(voxel_set_check(&set));
-    SPIRA_TRY(voxel_rows_check(&rows));
-    SPIRA_TRY(pointer_check(trouble, alignof(device_status), "trouble"));
+    SPIRA_TRY(voxelize_check(args));
+    SPIRA_TRY(voxelize_host_workspace<W>(args->input, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    const word_layout *layout = args->layout;
+    const voxel_input *in = args->input;
+    const voxel_set<W> &set = args->set;
+    const voxel_rows &rows = args->rows;
+    device_status *trouble = args->trouble;
     workspace w = workspace_begin(scratch);
     const voxelize_host_scratch<W> s = voxelize_host_carve<W>(&w, in);
     voxel_key<W> *keys = s.keys;

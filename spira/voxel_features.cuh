@@ -56,7 +56,7 @@ SPIRA_DEVICE bool voxel_place_crowded(const voxel_features_args<W> &a, const vox
 // others.
 template <voxel_feature kind, typename W, typename E>
 [[maybe_unused]] static __device__ __noinline__ void
-voxel_features_crowded(const voxel_features_args<W> &a, const word_layout &words,
+voxel_features_crowded(const voxel_features_args<W> &a, const word_layout &layout,
                        const voxel_features_cut &cut) {
     __shared__ voxel_crowded s;
     const voxel_place p = voxel_place_make(a, cut);
@@ -78,7 +78,7 @@ voxel_features_crowded(const voxel_features_args<W> &a, const word_layout &words
         if (entry < s.entries) {
             const int64_t voxel = p.first + s.voxel[entry];
             ((E *)a.features)[voxel * cut.channels + own] = element_from_float<E>(
-                voxel_channel_end(a, words, voxel, voxel_channel_make(a, own), value, mean));
+                voxel_channel_end(a, layout, voxel, voxel_channel_make(a, own), value, mean));
         }
     }
 }
@@ -86,7 +86,7 @@ voxel_features_crowded(const voxel_features_args<W> &a, const word_layout &words
 template <voxel_feature kind, typename W, typename E>
 SPIRA_KERNEL void __launch_bounds__(voxel_threads, 2)
     voxel_features_kernel(const __grid_constant__ voxel_features_args<W> a,
-                          const __grid_constant__ word_layout words,
+                          const __grid_constant__ word_layout layout,
                           const __grid_constant__ voxel_features_cut cut) {
     const voxel_place p = voxel_place_make(a, cut);
     const bool crowded = voxel_place_crowded<kind>(a, p);
@@ -101,10 +101,10 @@ SPIRA_KERNEL void __launch_bounds__(voxel_threads, 2)
             mean = voxel_reduce_few<voxel_feature_mean>(values, a.columns, order, p.rows);
         }
         ((E *)a.features)[voxel * cut.channels + p.channel] =
-            element_from_float<E>(voxel_channel_end(a, words, voxel, c, value, mean));
+            element_from_float<E>(voxel_channel_end(a, layout, voxel, c, value, mean));
     }
     if (__syncthreads_or(crowded)) {
-        voxel_features_crowded<kind, W, E>(a, words, cut);
+        voxel_features_crowded<kind, W, E>(a, layout, cut);
     }
 }
 
@@ -127,7 +127,7 @@ SPIRA_API status voxel_features(const voxel_features_args<W> *args, cudaStream_t
     const int channels = voxel_features_channels(args);
     const voxel_features_cut cut = voxel_features_cut_make(args->set.capacity, channels);
     SPIRA_REQUIRE(cut.blocks <= INT32_MAX, status_bad_size, "set.capacity * channels", cut.blocks);
-    const word_layout words = args->words ? *args->words : word_layout{};
+    const word_layout layout = args->layout ? *args->layout : word_layout{};
     return numeric_dispatch<format>(args->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
         const auto kernel =
@@ -135,7 +135,7 @@ SPIRA_API status voxel_features(const voxel_features_args<W> *args, cudaStream_t
             : args->kind == voxel_feature_first ? voxel_features_kernel<voxel_feature_first, W, E>
                                                 : voxel_features_kernel<voxel_feature_max, W, E>;
         return kernel_launch_plain(kernel, (unsigned)cut.blocks, voxel_threads, stream,
-                                   "voxel_features", *args, words, cut);
+                                   "voxel_features", *args, layout, cut);
     });
 }
 

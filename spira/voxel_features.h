@@ -33,15 +33,15 @@ enum voxel_append {
 template <typename W>
 struct voxel_features_args {
     voxel_feature kind;
-    int32_t max_points;       // only the first rows of each voxel, in input order; 0: all of them
-    unsigned append;          // voxel_append bits
-    const float *values;      // [rows, columns]; the first `channels` are used
-    int columns, channels;    // columns >= channels; with `append` columns >= 3
-    voxel_rows rows;          // written by voxelize; `voxel` is not used
-    voxel_set<W> set;         // written by voxelize; `words` is for voxel_append_centre
-    const word_layout *words; // host memory; for voxel_append_centre
-    float size[3], origin[3]; // of voxel_input; for voxel_append_centre
-    numeric type;             // of the features
+    int32_t max_points;        // only the first rows of each voxel, in input order; 0: all of them
+    unsigned append;           // voxel_append bits
+    const float *values;       // [rows, columns]; the first `channels` are used
+    int columns, channels;     // columns >= channels; with `append` columns >= 3
+    voxel_rows rows;           // written by voxelize; `voxel` is not used
+    voxel_set<W> set;          // written by voxelize; `words` is for voxel_append_centre
+    const word_layout *layout; // host memory; for voxel_append_centre
+    float size[3], origin[3];  // of voxel_input; for voxel_append_centre
+    numeric type;              // of the features
     void *features; // [capacity, voxel_features_channels()] of `type`, aligned to its element
 };
 
@@ -56,8 +56,8 @@ SPIRA_BOTH int voxel_features_channels(const voxel_features_args<W> *args) {
 template <typename W>
 SPIRA_API status voxel_features_centre_check(const voxel_features_args<W> *args) {
     SPIRA_TRY(pointer_check(args->set.words, alignof(W), "set.words"));
-    SPIRA_REQUIRE(args->words, status_null_pointer, "words", 0);
-    SPIRA_TRY(word_check<W>(args->words));
+    SPIRA_REQUIRE(args->layout, status_null_pointer, "layout", 0);
+    SPIRA_TRY(word_check<W>(args->layout));
     for (int a = 0; a < 3; ++a) {
         SPIRA_REQUIRE(float_is_finite(args->size[a]) && args->size[a] > 0, status_grid,
                       "size (must be positive and finite)", a);
@@ -189,13 +189,13 @@ SPIRA_BOTH voxel_channel voxel_channel_make(const voxel_features_args<W> &args, 
     return {more % 3, centre ? voxel_append_centre : voxel_append_mean};
 }
 
-// A channel of a voxel. value: of its column; mean: of its column, for voxel_append_mean. words:
-// *args->words, where it is used.
+// A channel of a voxel. value: of its column; mean: of its column, for voxel_append_mean. layout:
+// *args->layout, where it is used.
 template <typename W>
-SPIRA_BOTH float voxel_channel_end(const voxel_features_args<W> &args, const word_layout &words,
+SPIRA_BOTH float voxel_channel_end(const voxel_features_args<W> &args, const word_layout &layout,
                                    int64_t voxel, voxel_channel channel, float value, float mean) {
     if (channel.minus == voxel_append_centre) {
-        const struct voxel v = word_unpack<W>(&words, args.set.words[voxel]);
+        const struct voxel v = word_unpack<W>(&layout, args.set.words[voxel]);
         const int axis = channel.column, index = axis == 0 ? v.x : axis == 1 ? v.y : v.z;
         return voxel_difference(value, voxel_centre(index, args.size[axis], args.origin[axis]));
     }
@@ -204,14 +204,14 @@ SPIRA_BOTH float voxel_channel_end(const voxel_features_args<W> &args, const wor
 
 // A channel of a voxel, for the host loop.
 template <typename W>
-SPIRA_API float voxel_features_value(const voxel_features_args<W> &args, const word_layout &words,
+SPIRA_API float voxel_features_value(const voxel_features_args<W> &args, const word_layout &layout,
                                      int64_t voxel, int number) {
     const voxel_channel channel = voxel_channel_make(args, number);
     const auto column = [&](voxel_feature kind) {
         return voxel_feature_value(args, kind, voxel, channel.column);
     };
     const float mean = channel.minus == voxel_append_mean ? column(voxel_feature_mean) : 0.0f;
-    return voxel_channel_end(args, words, voxel, channel, column(args.kind), mean);
+    return voxel_channel_end(args, layout, voxel, channel, column(args.kind), mean);
 }
 
 // The features of the voxels from the values of their rows: the host loop of voxel_features
@@ -225,11 +225,11 @@ template <typename W>
 SPIRA_API status voxel_features_host(const voxel_features_args<W> *args) {
     SPIRA_TRY(voxel_features_check(args));
     const int channels = voxel_features_channels(args);
-    const word_layout words = args->words ? *args->words : word_layout{};
+    const word_layout layout = args->layout ? *args->layout : word_layout{};
     for (int64_t v = 0; v < voxel_set_count(args->set); ++v) {
         for (int c = 0; c < channels; ++c) {
             numeric_store(args->type, args->features, v * channels + c,
-                          voxel_features_value(*args, words, v, c));
+                          voxel_features_value(*args, layout, v, c));
         }
     }
     return status_success();

@@ -68,7 +68,8 @@ spira::status voxelize(const scan::scan_cloud *cloud, const int32_t *label, floa
     SPIRA_TRY(spira::voxelize_host_workspace<uint64_t>(&in, &bytes));
     std::unique_ptr<char, decltype(&free)> scratch(
         (char *)aligned_alloc(step, bytes / step * step + step), free);
-    SPIRA_TRY(spira::voxelize_host(&layout, &in, set, rows, &trouble, scratch.get(), bytes));
+    const spira::voxelize_args<uint64_t> args = {&layout, &in, set, rows, &trouble};
+    SPIRA_TRY(spira::voxelize_host(&args, scratch.get(), bytes));
     SPIRA_TRY(spira::device_status_read(&trouble));
     for (int32_t i = 0; i < in.rows; ++i) {
         scan::scan_row_values(cloud, i, edge, b->values.get() + 4 * (int64_t)i);

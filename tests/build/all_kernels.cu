@@ -44,8 +44,8 @@ struct any_arguments {
 
 template <typename W>
 static status all_of_word(const any_arguments *a, voxel_set<W> set) {
-    SPIRA_TRY(voxelize<W, voxel_limits_any>(&a->layout, &a->points, set, a->rows, a->trouble,
-                                            a->memory, a->bytes, a->stream));
+    const voxelize_args<W> voxels = {&a->layout, &a->points, set, a->rows, a->trouble};
+    SPIRA_TRY(voxelize<W, voxel_limits_any>(&voxels, a->memory, a->bytes, a->stream));
     voxel_features_args<W> features = {};
     features.set = set;
     SPIRA_TRY(voxel_features(&features, a->stream));

@@ -382,7 +382,8 @@ few_call few_voxelize() {
     return few_call_make(
         "voxelize",
         [=](cudaStream_t s) {
-            return voxelize<uint32_t>(&words, &in, set, where, trouble, scratch, bytes, s);
+            const voxelize_args<uint32_t> args = {&words, &in, set, where, trouble};
+            return voxelize(&args, scratch, bytes, s);
         },
         {few_array_of(set.words, rows), few_array_of(set.count, 1), few_array_of(where.voxel, rows),
          few_array_of(where.order, rows), few_array_of(where.begin, rows + 1)});

@@ -71,7 +71,8 @@ outcome<W> voxelize_on_host(const word_layout *layout, rows_of *r, int32_t capac
     char *base = (char *)round_up((int64_t)scratch.data(), workspace_alignment);
     voxel_set<W> set = {o.words.data(), &o.count, capacity};
     voxel_rows rows = {o.voxel.data(), o.order.data(), o.begin.data()};
-    CHECK_OK(voxelize_host<W>(layout, in, set, rows, &o.trouble, base, bytes));
+    const voxelize_args<W> args = {layout, in, set, rows, &o.trouble};
+    CHECK_OK(voxelize_host(&args, base, bytes));
     o.begin.resize((size_t)o.count + 1);
     o.order.resize((size_t)o.begin[(size_t)o.count]);
     return o;
@@ -110,8 +111,8 @@ device_run<W> device_run_make(rows_of *r, int32_t capacity) {
 
 template <typename W>
 status device_run_start(const word_layout *layout, const device_run<W> *d) {
-    return voxelize<W>(layout, &d->in, d->set, d->rows, d->trouble, d->scratch, d->scratch_bytes,
-                       stream_get());
+    const voxelize_args<W> args = {layout, &d->in, d->set, d->rows, d->trouble};
+    return voxelize(&args, d->scratch, d->scratch_bytes, stream_get());
 }
 
 template <typename T>
@@ -598,83 +599,41 @@ DEVICE_TEST(gpu_voxelize_refuses) {
     wide = word_widen(layout);
     rows_of r = rows_random(&random, lo, hi, 1, 100, 100, true);
     const device_run<uint32_t> d = device_run_make<uint32_t>(&r, 100);
-    auto start = [&](const word_layout *l, const voxel_input *in, voxel_set<uint32_t> set,
-                     voxel_rows rows, device_status *trouble, void *scratch, size_t bytes) {
-        return voxelize<uint32_t>(l, in, set, rows, trouble, scratch, bytes, stream_get());
-    };
+    const voxelize_args<uint32_t> good = {&layout, &d.in, d.set, d.rows, d.trouble};
     const size_t n = d.scratch_bytes;
-    CHECK_STATUS(start(nullptr, &d.in, d.set, d.rows, d.trouble, d.scratch, n),
-                 status_null_pointer);
-    CHECK_STATUS(start(&layout, nullptr, d.set, d.rows, d.trouble, d.scratch, n),
-                 status_null_pointer);
-    CHECK_STATUS(start(&layout, &d.in, d.set, d.rows, nullptr, d.scratch, n), status_null_pointer);
-    CHECK_STATUS(start(&wide, &d.in, d.set, d.rows, d.trouble, d.scratch, n), status_unsupported);
-    if (CHECK(n > 0)) {
-        CHECK_STATUS(start(&layout, &d.in, d.set, d.rows, d.trouble, nullptr, n),
-                     status_null_pointer);
-        CHECK_STATUS(start(&layout, &d.in, d.set, d.rows, d.trouble, d.scratch, n - 1),
-                     status_workspace);
-        CHECK_EQUAL(start(&layout, &d.in, d.set, d.rows, d.trouble, d.scratch, n - 1).detail,
-                    (int64_t)n);
-        CHECK_STATUS(start(&layout, &d.in, d.set, d.rows, d.trouble, d.scratch, 0),
-                     status_workspace);
-        CHECK_STATUS(start(&layout, &d.in, d.set, d.rows, d.trouble, d.scratch + 1, n),
-                     status_alignment);
-    }
-    struct {
-        status_code code;
-        void (*spoil)(voxel_input *, voxel_set<uint32_t> *, voxel_rows *);
-    } const bad[] = {
-        {status_null_pointer, [](voxel_input *in, auto *, auto *) { in->points = nullptr; }},
-        {status_null_pointer, [](voxel_input *in, auto *, auto *) { in->count = nullptr; }},
-        {status_alignment,
-         [](voxel_input *in, auto *, auto *) { in->points = misaligned(in->points); }},
-        {status_alignment,
-         [](voxel_input *in, auto *, auto *) { in->count = misaligned(in->count); }},
-        {status_alignment,
-         [](voxel_input *in, auto *, auto *) { in->batch = misaligned(in->count); }},
-        {status_alignment,
-         [](voxel_input *, auto *set, auto *) { set->words = misaligned(set->words); }},
-        {status_alignment,
-         [](voxel_input *, auto *set, auto *) { set->count = misaligned(set->count); }},
-        {status_alignment,
-         [](voxel_input *, auto *, voxel_rows *r) { r->voxel = misaligned(r->voxel); }},
-        {status_alignment,
-         [](voxel_input *, auto *, voxel_rows *r) { r->order = misaligned(r->order); }},
-        {status_alignment,
-         [](voxel_input *, auto *, voxel_rows *r) { r->begin = misaligned(r->begin); }},
-        {status_unsupported, [](voxel_input *in, auto *, auto *) { in->coords = in->count; }},
-        {status_bad_size, [](voxel_input *in, auto *, auto *) { in->rows = 0; }},
-        {status_bad_size, [](voxel_input *in, auto *, auto *) { in->rows = -1; }},
-        {status_bad_size, [](voxel_input *in, auto *, auto *) { in->rows = INT32_MAX; }},
-        {status_bad_size, [](voxel_input *in, auto *, auto *) { in->columns = 2; }},
-        {status_grid, [](voxel_input *in, auto *, auto *) { in->size[1] = 0; }},
-        {status_grid, [](voxel_input *in, auto *, auto *) { in->size[2] = -0.05f; }},
-        {status_grid, [](voxel_input *in, auto *, auto *) { in->size[0] = NAN; }},
-        {status_grid, [](voxel_input *in, auto *, auto *) { in->size[0] = INFINITY; }},
-        {status_grid, [](voxel_input *in, auto *, auto *) { in->origin[0] = NAN; }},
-        {status_null_pointer, [](voxel_input *, auto *set, auto *) { set->words = nullptr; }},
-        {status_null_pointer, [](voxel_input *, auto *set, auto *) { set->count = nullptr; }},
-        {status_bad_size, [](voxel_input *, auto *set, auto *) { set->capacity = 0; }},
-        {status_bad_size, [](voxel_input *, auto *set, auto *) { set->capacity = -1; }},
-        {status_null_pointer, [](voxel_input *, auto *, voxel_rows *r) { r->voxel = nullptr; }},
-        {status_null_pointer, [](voxel_input *, auto *, voxel_rows *r) { r->order = nullptr; }},
-        {status_null_pointer, [](voxel_input *, auto *, voxel_rows *r) { r->begin = nullptr; }},
+    auto start = [&](const voxelize_args<uint32_t> &args, char *scratch, size_t bytes) {
+        return voxelize(&args, scratch, bytes, stream_get());
     };
-    for (auto &b : bad) {
-        voxel_input in = d.in;
-        voxel_set<uint32_t> set = d.set;
-        voxel_rows rows = d.rows;
-        b.spoil(&in, &set, &rows);
-        CHECK_STATUS(start(&layout, &in, set, rows, d.trouble, d.scratch, n), b.code);
-    }
+    const voxelize_args<uint32_t> *none = nullptr;
+    CHECK_STATUS(voxelize(none, d.scratch, n, stream_get()), status_null_pointer);
+    CHECK_STATUS(start(good, nullptr, n), status_null_pointer);
+    CHECK_STATUS(start(good, d.scratch, n - 1), status_workspace);
+    CHECK_EQUAL(start(good, d.scratch, n - 1).detail, (int64_t)n);
+    CHECK_STATUS(start(good, d.scratch + 1, n), status_alignment);
+    // One of each check of tests/host/voxel.cpp.
+    voxelize_args<uint32_t> bad = good;
+    bad.layout = &wide;
+    CHECK_STATUS(start(bad, d.scratch, n), status_unsupported);
+    bad = good;
+    bad.input = nullptr;
+    CHECK_STATUS(start(bad, d.scratch, n), status_null_pointer);
+    voxel_input both = d.in;
+    both.coords = both.count;
+    bad.input = &both;
+    CHECK_STATUS(start(bad, d.scratch, n), status_unsupported);
+    bad = good;
+    bad.set.words = misaligned(bad.set.words);
+    CHECK_STATUS(start(bad, d.scratch, n), status_alignment);
+    bad = good;
+    bad.rows.begin = nullptr;
+    CHECK_STATUS(start(bad, d.scratch, n), status_null_pointer);
+    bad = good;
+    bad.trouble = nullptr;
+    CHECK_STATUS(start(bad, d.scratch, n), status_null_pointer);
     size_t bytes = 0;
     CHECK_STATUS(voxelize_workspace<uint32_t>(nullptr, 100, &bytes), status_null_pointer);
     CHECK_STATUS(voxelize_workspace<uint32_t>(&d.in, 100, nullptr), status_null_pointer);
     CHECK_STATUS(voxelize_workspace<uint32_t>(&d.in, 0, &bytes), status_bad_size);
-    voxel_input none = d.in;
-    none.rows = 0;
-    CHECK_STATUS(voxelize_workspace<uint32_t>(&none, 100, &bytes), status_bad_size);
     // A refused call has done nothing.
     CHECK(device_untouched(d.set.words, 0, 100));
     CHECK(device_untouched(d.rows.voxel, 0, 100));

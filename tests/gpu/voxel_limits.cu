@@ -56,7 +56,7 @@ void check_features(const limits_scene &s, const word_layout &layout, voxel_set<
         args.columns = args.channels = scene_columns;
         args.rows = host_rows;
         args.set = host_set;
-        args.words = &layout;
+        args.layout = &layout;
         std::copy(s.in.size, s.in.size + 3, args.size);
         std::copy(s.in.origin, s.in.origin + 3, args.origin);
         args.type = type;
@@ -95,8 +95,8 @@ void check_limits(limits_scene *s, int batches, int32_t count, int32_t capacity,
     in.count = &count;
     size_t bytes = 0;
     CHECK_OK(voxelize_host_workspace<W>(&in, &bytes));
-    CHECK_OK(voxelize_host<W>(&layout, &in, host_set, host_rows, &wanted,
-                              guarded_new<char>((int64_t)bytes), bytes));
+    const voxelize_args<W> host_args = {&layout, &in, host_set, host_rows, &wanted};
+    CHECK_OK(voxelize_host(&host_args, guarded_new<char>((int64_t)bytes), bytes));
 
     voxel_set<W> set = {device_new<W>(capacity), device_new<int32_t>(1), capacity};
     voxel_rows out = {device_new<int32_t>(rows), device_new<int32_t>(rows),
@@ -109,8 +109,8 @@ void check_limits(limits_scene *s, int batches, int32_t count, int32_t capacity,
     char *scratch = device_new<char>((int64_t)bytes);
     for (int run = 0; run < 2; ++run) {
         device_status *trouble = device_zeros<device_status>(1);
-        CHECK_OK((voxelize<W, voxel_limits_any>(&layout, &in, set, out, trouble, scratch, bytes,
-                                                stream_get())));
+        const voxelize_args<W> args = {&layout, &in, set, out, trouble};
+        CHECK_OK((voxelize<W, voxel_limits_any>(&args, scratch, bytes, stream_get())));
         const device_status got = device_value(trouble);
         CHECK_EQUAL(memcmp(&got, &wanted, sizeof got), 0);
         CHECK_EQUAL(got.dropped_voxels, wanted.dropped_voxels);
@@ -188,8 +188,8 @@ struct crowd_work {
 };
 
 status crowd_voxelize(const crowd_work *w, cudaStream_t stream) {
-    return voxelize<uint32_t>(&w->layout, &w->in, w->set, w->rows, w->trouble, w->scratch, w->bytes,
-                              stream);
+    const voxelize_args<uint32_t> args = {&w->layout, &w->in, w->set, w->rows, w->trouble};
+    return voxelize(&args, w->scratch, w->bytes, stream);
 }
 
 status crowd_features(const crowd_work *w, voxel_feature kind, cudaStream_t stream) {
@@ -249,8 +249,8 @@ void crowd_check(random_state *r, crowd_kind kind, int32_t count, float *us) {
     host.rows = {voxel.data(), order.data(), begin.data()};
     size_t bytes = 0;
     CHECK_OK(voxelize_host_workspace<uint32_t>(&host.in, &bytes));
-    CHECK_OK(voxelize_host<uint32_t>(&host.layout, &host.in, host.set, host.rows, &trouble,
-                                     guarded_new<char>((int64_t)bytes), bytes));
+    const voxelize_args<uint32_t> args = {&host.layout, &host.in, host.set, host.rows, &trouble};
+    CHECK_OK(voxelize_host(&args, guarded_new<char>((int64_t)bytes), bytes));
 
     crowd_work w = host;
     w.in.coords = device_upload(coords.data(), (int64_t)coords.size());
@@ -345,19 +345,17 @@ DEVICE_TEST(gpu_voxel_limits_refuses) {
     REQUIRE_OK(voxelize_workspace<uint64_t>(&in, 100, &bytes));
     char *scratch = device_new<char>((int64_t)bytes);
     auto start = [&](const voxel_input &input, size_t given) {
-        return voxelize<uint64_t, voxel_limits_any>(&layout, &input, set, rows, trouble, scratch,
-                                                    given, stream_get());
+        const voxelize_args<uint64_t> args = {&layout, &input, set, rows, trouble};
+        return voxelize<uint64_t, voxel_limits_any>(&args, scratch, given, stream_get());
     };
     CHECK_STATUS(start(in, bytes), status_unsupported); // too many batch indices
     CHECK_STATUS(start(in, bytes - 1), status_workspace);
-    CHECK_STATUS((voxelize<uint64_t, voxel_limits_none>(&layout, &in, set, rows, trouble, scratch,
-                                                        bytes, stream_get())),
-                 status_unsupported);
+    const voxelize_args<uint64_t> plain_args = {&layout, &in, set, rows, trouble};
+    CHECK_STATUS(voxelize(&plain_args, scratch, bytes, stream_get()), status_unsupported);
     in.max_voxels = -1;
     CHECK_STATUS(start(in, bytes), status_bad_size);
     in.max_voxels = 0;
-    CHECK_STATUS((voxelize<uint64_t, voxel_limits_none>(&layout, &in, set, rows, trouble, scratch,
-                                                        bytes, stream_get())),
+    CHECK_STATUS(voxelize(&plain_args, scratch, bytes, stream_get()),
                  status_unsupported); // the range
     in.extent.y = 0;
     CHECK_STATUS(start(in, bytes), status_bad_size);

@@ -349,7 +349,7 @@ TEST(grad_voxel_features) {
             words[(size_t)v] = word_pack<uint32_t>(&layout, {0, v, 1, 0});
         }
         f.set.words = words.data();
-        f.words = &layout;
+        f.layout = &layout;
         std::fill(f.size, f.size + 3, 0.25f);
         int32_t count = voxels;
         f.values = values.data();

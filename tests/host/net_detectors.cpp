@@ -217,9 +217,12 @@ TEST(net_detectors_voxel_counts_of_points) {
         size_t bytes = 0;
         CHECK_OK(voxelize_host_workspace<uint32_t>(&in, &bytes));
         void *scratch = aligned_alloc(workspace_alignment, round_up(bytes, workspace_alignment));
-        CHECK_OK(voxelize_host<uint32_t>(&layout, &in, {words.data(), &count, rows},
-                                         {voxel.data(), order.data(), begin.data()}, &trouble,
-                                         scratch, bytes));
+        const voxelize_args<uint32_t> args = {&layout,
+                                              &in,
+                                              {words.data(), &count, rows},
+                                              {voxel.data(), order.data(), begin.data()},
+                                              &trouble};
+        CHECK_OK(voxelize_host(&args, scratch, bytes));
         CHECK_OK(device_status_read(&trouble));
         free(scratch);
         words.resize((size_t)count);

@@ -25,8 +25,8 @@ static voxels<W> voxelize_new(const word_layout *layout, const voxel_input *in, 
     v.trouble = {};
     size_t bytes = 0;
     CHECK_OK(voxelize_host_workspace<W>(in, &bytes));
-    v.returned = voxelize_host(layout, in, v.set, v.rows, &v.trouble,
-                               guarded_new<char>((int64_t)bytes), bytes);
+    const voxelize_args<W> args = {layout, in, v.set, v.rows, &v.trouble};
+    v.returned = voxelize_host(&args, guarded_new<char>((int64_t)bytes), bytes);
     return v;
 }
 
@@ -329,43 +329,41 @@ TEST(voxelize_refuses) {
     CHECK(bytes >= 2 * 8);
 
     struct call {
-        const word_layout *layout;
+        voxelize_args<uint32_t> a; // but for its input
         voxel_input in;
-        voxel_set<uint32_t> set;
-        voxel_rows rows;
-        device_status *trouble;
         void *scratch;
         size_t bytes;
     };
-    const call good = {&l, from_coords, set, rows, &trouble, scratch, bytes};
-    auto run = [](const call &c) {
-        return voxelize_host(c.layout, &c.in, c.set, c.rows, c.trouble, c.scratch, c.bytes);
+    const call good = {{&l, nullptr, set, rows, &trouble}, from_coords, scratch, bytes};
+    auto run = [](call c) {
+        c.a.input = &c.in;
+        return voxelize_host(&c.a, c.scratch, c.bytes);
     };
     call c;
 #define REFUSED(code, change)                                                                      \
     c = good;                                                                                      \
     change;                                                                                        \
     CHECK_STATUS(run(c), code)
-    REFUSED(status_null_pointer, c.layout = nullptr);
+    REFUSED(status_null_pointer, c.a.layout = nullptr);
     REFUSED(status_null_pointer, c.in.coords = nullptr);
     REFUSED(status_null_pointer, c.in.count = nullptr);
-    REFUSED(status_null_pointer, c.set.words = nullptr);
-    REFUSED(status_null_pointer, c.set.count = nullptr);
-    REFUSED(status_null_pointer, c.rows.voxel = nullptr);
-    REFUSED(status_null_pointer, c.rows.order = nullptr);
-    REFUSED(status_null_pointer, c.rows.begin = nullptr);
-    REFUSED(status_null_pointer, c.trouble = nullptr);
+    REFUSED(status_null_pointer, c.a.set.words = nullptr);
+    REFUSED(status_null_pointer, c.a.set.count = nullptr);
+    REFUSED(status_null_pointer, c.a.rows.voxel = nullptr);
+    REFUSED(status_null_pointer, c.a.rows.order = nullptr);
+    REFUSED(status_null_pointer, c.a.rows.begin = nullptr);
+    REFUSED(status_null_pointer, c.a.trouble = nullptr);
     REFUSED(status_null_pointer, c.scratch = nullptr);
     REFUSED(status_alignment, c.in.coords = misaligned(coords));
     REFUSED(status_alignment, (c.in = from_points, c.in.points = misaligned(points)));
     REFUSED(status_alignment, c.in.count = misaligned(&count));
     REFUSED(status_alignment, c.in.batch = misaligned(&count));
-    REFUSED(status_alignment, c.set.words = misaligned(set.words));
-    REFUSED(status_alignment, c.set.count = misaligned(set.count));
-    REFUSED(status_alignment, c.rows.voxel = misaligned(rows.voxel));
-    REFUSED(status_alignment, c.rows.order = misaligned(rows.order));
-    REFUSED(status_alignment, c.rows.begin = misaligned(rows.begin));
-    REFUSED(status_alignment, c.trouble = misaligned(&trouble));
+    REFUSED(status_alignment, c.a.set.words = misaligned(set.words));
+    REFUSED(status_alignment, c.a.set.count = misaligned(set.count));
+    REFUSED(status_alignment, c.a.rows.voxel = misaligned(rows.voxel));
+    REFUSED(status_alignment, c.a.rows.order = misaligned(rows.order));
+    REFUSED(status_alignment, c.a.rows.begin = misaligned(rows.begin));
+    REFUSED(status_alignment, c.a.trouble = misaligned(&trouble));
     REFUSED(status_unsupported, c.in.points = points);
     REFUSED(status_alignment, c.scratch = scratch + 1);
     REFUSED(status_workspace, --c.bytes);
@@ -373,7 +371,7 @@ TEST(voxelize_refuses) {
     REFUSED(status_workspace, c.bytes = 0);
     for (int32_t bad : {0, -1, INT32_MIN}) {
         REFUSED(status_bad_size, c.in.rows = bad);
-        REFUSED(status_bad_size, c.set.capacity = bad);
+        REFUSED(status_bad_size, c.a.set.capacity = bad);
         REFUSED(status_bad_size, c.in.columns = bad);
     }
     REFUSED(status_bad_size, c.in.columns = 2);
@@ -387,11 +385,13 @@ TEST(voxelize_refuses) {
         }
     }
 #undef REFUSED
-    CHECK_STATUS(voxelize_host(&l, nullptr, set, rows, &trouble, scratch, bytes),
-                 status_null_pointer);
+    CHECK_STATUS(voxelize_host(&good.a, scratch, bytes), status_null_pointer); // no input
+    const voxelize_args<uint32_t> *none = nullptr;
+    CHECK_STATUS(voxelize_host(none, scratch, bytes), status_null_pointer);
     word_layout wide = word_widen(l);
-    CHECK_STATUS(voxelize_host(&wide, &from_coords, set, rows, &trouble, scratch, bytes),
-                 status_unsupported);
+    c = good;
+    c.a.layout = &wide;
+    CHECK_STATUS(run(c), status_unsupported);
     // Nothing was written, not even in part.
     CHECK(guarded_untouched(set.words, 0, 2) && guarded_untouched(set.count, 0, 1));
     CHECK(guarded_untouched(rows.voxel, 0, 2) && guarded_untouched(rows.begin, 0, 3));

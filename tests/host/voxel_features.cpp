@@ -46,7 +46,7 @@ voxel_features_args<uint32_t> args_of(crowd *c, const word_layout *words) {
     a.columns = a.channels = c->columns;
     a.rows = {nullptr, c->order.data(), c->begin.data()};
     a.set = {c->words.data(), &c->count, c->count};
-    a.words = words;
+    a.layout = words;
     for (int i = 0; i < 3; ++i) {
         a.size[i] = 0.1f;
         a.origin[i] = -3.7f;
@@ -263,7 +263,7 @@ TEST(voxel_features_refuses) {
     good.columns = good.channels = 4;
     good.rows = {nullptr, order, begin};
     good.set = {&word, &count, 1};
-    good.words = &words;
+    good.layout = &words;
     good.size[0] = good.size[1] = good.size[2] = 1;
     good.type = numeric_f32;
     good.features = features;
@@ -292,7 +292,7 @@ TEST(voxel_features_refuses) {
     REFUSED(status_null_pointer, "set.count", a.set.count = nullptr);
     REFUSED(status_null_pointer, "rows.order", a.rows.order = nullptr);
     REFUSED(status_null_pointer, "rows.begin", a.rows.begin = nullptr);
-    REFUSED(status_null_pointer, "words", a.words = nullptr);
+    REFUSED(status_null_pointer, "layout", a.layout = nullptr);
     REFUSED(status_alignment, "values", a.values = misaligned(values));
     REFUSED(status_alignment, "set.words", a.set.words = misaligned(&word));
     REFUSED(status_alignment, "set.count", a.set.count = misaligned(&count));

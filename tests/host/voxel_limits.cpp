@@ -41,8 +41,8 @@ voxels<W> voxelize_on_host(const word_layout *layout, const voxel_input *in, int
     voxels<W> v = voxels_new<W>(in, capacity);
     size_t bytes = 0;
     CHECK_OK(voxelize_host_workspace<W>(in, &bytes));
-    v.returned = voxelize_host(layout, in, v.set, v.rows, &v.trouble,
-                               guarded_new<char>((int64_t)bytes), bytes);
+    const voxelize_args<W> args = {layout, in, v.set, v.rows, &v.trouble};
+    v.returned = voxelize_host(&args, guarded_new<char>((int64_t)bytes), bytes);
     return v;
 }
 
@@ -495,7 +495,7 @@ void check_features(uint64_t seed, numeric type) {
     args.values = values;
     args.rows = v.rows;
     args.set = v.set;
-    args.words = &s.layout;
+    args.layout = &s.layout;
     std::copy(s.in.size, s.in.size + 3, args.size);
     std::copy(s.in.origin, s.in.origin + 3, args.origin);
     args.type = type;

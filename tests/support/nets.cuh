@@ -135,8 +135,8 @@ frame_voxels<W> frame_voxelized(const frame *f, const word_layout *layout,
     size_t bytes = 0;
     CHECK_OK(voxelize_host_workspace<W>(&in, &bytes));
     voxel_set<W> set = {words.data(), &count, limits->voxels};
-    CHECK_OK(voxelize_host<W>(layout, &in, set, where, &trouble, guarded_new<char>((int64_t)bytes),
-                              bytes));
+    const voxelize_args<W> args = {layout, &in, set, where, &trouble};
+    CHECK_OK(voxelize_host(&args, guarded_new<char>((int64_t)bytes), bytes));
     v.needed = trouble.needed;
     v.words.assign(words.begin(), words.begin() + count);
     v.features.resize((size_t)(count * limits->channels * numeric_size(limits->type)) + 1);
@@ -252,8 +252,8 @@ template <typename W>
 status device_net_voxelize(const device_net<W> *d, cudaStream_t stream) {
     const net_limits *limits = &d->plan->limits;
     SPIRA_TRY(device_status_clear(d->trouble, stream));
-    SPIRA_TRY(shared_net<W>().voxelize(&d->plan->layout, &d->in, d->set, d->rows, d->trouble,
-                                       d->scratch, d->scratch_bytes, stream));
+    const voxelize_args<W> args = {&d->plan->layout, &d->in, d->set, d->rows, d->trouble};
+    SPIRA_TRY(shared_net<W>().voxelize(&args, d->scratch, d->scratch_bytes, stream));
     voxel_features_args<W> mean = {};
     mean.kind = voxel_feature_mean;
     mean.values = d->values;

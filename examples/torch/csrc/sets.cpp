@@ -97,7 +97,8 @@ static void voxelize_host(const spira::word_layout *layout, const spira::voxel_i
         size_t bytes;
         SPIRA_TRY(spira::voxelize_host_workspace<W>(in, &bytes));
         const scratch s = scratch_of(like, bytes);
-        return spira::voxelize_host<W>(layout, in, set_as<W>(set), rows, trouble, s.base, s.size);
+        const spira::voxelize_args<W> args = {layout, in, set_as<W>(set), rows, trouble};
+        return spira::voxelize_host(&args, s.base, s.size);
     }));
 }
 

@@ -41,8 +41,8 @@ status voxelize(const spira::word_layout *layout, const spira::voxel_input *in, 
                 size_t scratch_bytes, stream_ref stream) {
     return spira::word_dispatch(layout, [&](auto word) {
         typedef decltype(word) W;
-        return spira::voxelize<W>(layout, in, set_as<W>(set), rows, trouble, scratch, scratch_bytes,
-                                  stream);
+        const spira::voxelize_args<W> args = {layout, in, set_as<W>(set), rows, trouble};
+        return spira::voxelize(&args, scratch, scratch_bytes, stream);
     });
 }
 
