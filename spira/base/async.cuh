@@ -80,10 +80,13 @@ SPIRA_DEVICE int warp_lane() {
     return lane;
 }
 
-// The sum over all lanes, in each lane.
+// The sum over all lanes, in each lane. PTX, since clang's __reduce_add_sync takes the value for
+// the mask.
 SPIRA_DEVICE int warp_sum(int value) {
 #if __CUDA_ARCH__ >= 800
-    return __reduce_add_sync(~0u, value);
+    int sum;
+    asm volatile("redux.sync.add.s32 %0, %1, 0xffffffff;" : "=r"(sum) : "r"(value));
+    return sum;
 #else
     for (int step = 16; step; step /= 2) {
         value += __shfl_xor_sync(~0u, value, step);
