@@ -141,7 +141,7 @@ def test_sorted_indices_need_no_permutation():
 def test_bad_indices():
     indices = reference.random_indices((9, 8, 7), 2, 50).to(DEVICE)
     again = torch.cat([indices, indices[7:8]])
-    raises(f"row {len(indices)} is a duplicate", lambda: spira.voxel_set(again, (9, 8, 7), 2))
+    raises(f"duplicate voxel; first row: {len(indices)}", lambda: spira.voxel_set(again, (9, 8, 7), 2))
     raises("outside", lambda: spira.voxel_set(indices, (9, 8, 6), 2))
     raises("outside", lambda: spira.voxel_set(indices, (9, 8, 7), 1))
     raises("outside", lambda: spira.voxel_set(indices - 1, (9, 8, 7), 2))
@@ -190,7 +190,7 @@ def test_sets_with_capacities():
     a, b = spira.narrow([voxels, coarse])
     assert a.exact and torch.equal(a.words, exact.words) and torch.equal(b.words, other.words)
     short = spira.expand(voxels, 3, 2, 1, capacity=20)
-    raises(f"capacity: {other.capacity} were needed", short.check)
+    raises(f"capacity: a capacity was exceeded; needed: {other.capacity}", short.check)
     raises("capacity", lambda: spira.narrow([short]))
     twice = spira.voxel_set(torch.cat([indices, indices[:1]]), (9, 8, 7), 2, count=count + 1)
     raises("duplicate", twice.check)
@@ -438,6 +438,23 @@ def test_errors_name_the_argument():
         raises("features: on cpu", lambda: conv(x.to(other), w, None))
 
 
+def test_weights_that_are_not_finite():
+    case = Case("same", 3)
+    x = torch.zeros(case.inputs, 4, device=DEVICE)
+    for type, value in ((torch.float32, float("inf")), (torch.float16, 65520.0),
+                        (torch.bfloat16, float("nan"))):
+        w = torch.zeros(6, 3, 3, 3, 4, device=DEVICE)
+        w[0, 0, 0, 0, 2] = value  # spira's order: offset, input, output
+
+        def run():
+            spira.conv(x.to(type), w, None, case.map)
+            if DEVICE == "cuda":
+                spira.check_weights()
+        raises("weight: a weight that is not finite in the layer's format; its index: 12", run)
+        w[0, 0, 0, 0, 2] = 65519.0
+        run()
+
+
 def arguments(case, type=torch.float32):
     """Arguments of ops.conv, made by the Python layer."""
     x = random_like((case.inputs, 4), 1, type).to(DEVICE).requires_grad_()
@@ -476,7 +493,7 @@ def test_opcheck():
           test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))
     sets = (a.words, a.count, b.words, b.count, layout, kernel)
     check(ops.map_table.default, sets)
-    check(ops.map_lists.default, (*sets, 3000), test_utils=("test_schema", "test_faketensor"))
+    check(ops.map_pairs.default, (*sets, 3000), test_utils=("test_schema", "test_faketensor"))
     if DEVICE == "cuda":
         check(ops.map_layout.default, sets,
               test_utils=("test_schema", "test_faketensor"))

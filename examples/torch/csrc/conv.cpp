@@ -2,6 +2,9 @@
 #include "ops.h"
 #include "scope.h"
 
+#include <map>
+#include <mutex>
+
 namespace spira_torch {
 
 // ---- arguments ----------------------------------------------------------------------------------
@@ -129,11 +132,44 @@ static void require_rows(const Tensor &t, const char *name, int64_t rows, int64_
                       t.sizes(), ", expected [", rows, ", ", channels, "]");
 }
 
+// ---- weights that a format cannot hold ----------------------------------------------------------
+
+// What packing found on a GPU. It lies in memory of the host that the GPU writes to: so it is read
+// without waiting for the GPU. Not freed, since CUDA ends before static objects do.
+#ifdef SPIRA_TORCH_CUDA
+static spira::device_status *weights_trouble(int64_t device) {
+    static std::mutex one;
+    static auto *all = new std::map<int64_t, Tensor>;
+    const std::lock_guard<std::mutex> lock(one);
+    Tensor &t = (*all)[device];
+    if (!t.defined()) {
+        t = Tensor(at::detail::empty_cpu({(int64_t)sizeof(spira::device_status)}, at::kByte, true,
+                                         std::nullopt));
+        memset(t.data_ptr(), 0, sizeof(spira::device_status));
+    }
+    return (spira::device_status *)t.data_ptr();
+}
+
+void weights_check(int64_t device) {
+    spira::device_status *trouble = weights_trouble(device);
+    if (*(const volatile uint32_t *)&trouble->flags) {
+        const spira::device_status found = *trouble;
+        *trouble = {};
+        require(spira::device_status_read(&found));
+    }
+}
+#else
+void weights_check(int64_t) {}
+#endif
+
 // ---- forward ------------------------------------------------------------------------------------
 
 static Tensor conv_cpu(const layer &l, const Tensor &in, const Tensor &weight, const Tensor &bias,
                        const optional<Tensor> &map, const Tensor &count, int64_t rows) {
     const Tensor x = floats(in), w = weight_in(weight);
+    spira::device_status trouble = {};
+    require(spira::conv_weights_check(&l.shape, w.data_ptr<float>(), &trouble));
+    require(spira::device_status_read(&trouble));
     Tensor out = at::zeros({rows, l.shape.cout}, x.options());
     spira::conv_epilogue epilogue = spira::conv_epilogue();
     epilogue.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
@@ -189,6 +225,8 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
     job.weight_mirrored = way == weight_mirrored;
     job.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
     job.out = out.data_ptr();
+    weights_check(in.get_device());
+    job.trouble = weights_trouble(in.get_device());
     size_t bytes;
     require(gpu::conv_bytes(scope.info, &shape, &bytes));
     const scratch s = scratch_of(in, bytes);

@@ -53,6 +53,7 @@ struct conv_job {
     bool weight_of_layer, weight_mirrored;
     const float *bias;
     void *out;
+    spira::device_status *trouble; // weights that the format cannot hold
 };
 
 // How weights_order orders a weight of spconv 2, [cout, z, y, x, cin].

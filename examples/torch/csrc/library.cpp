@@ -9,6 +9,8 @@ namespace spira_torch {
 TORCH_LIBRARY_FRAGMENT(spira, m) {
     m.def("word_layout(int[] extent, int batches, int reach) -> int[]", &word_layout);
     m.def("map_layout_bytes(int device, int[] kernel) -> int[]", &map_layout_bytes);
+    m.def("status_check(int[] status, str name) -> ()", &status_check);
+    m.def("weights_check(int device) -> ()", &weights_check);
     m.def("voxelize(Tensor indices, Tensor? count, int[] layout, int[] extent) "
           "-> (Tensor words, Tensor order, Tensor voxel, Tensor count, Tensor status)");
     m.def("expand(Tensor words, Tensor count, int[] layout, int[] kernel, int[] rule, "

@@ -23,6 +23,9 @@ Tensor unpack(const Tensor &words, const Tensor &count, IntArrayRef layout, IntA
               IntArrayRef spacing, int64_t ndim);
 Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from, IntArrayRef to);
 
+// Raises ValueError for the status of a set, read back. name: of the argument at fault.
+void status_check(IntArrayRef status, c10::string_view name);
+
 // ---- maps.cpp ----
 
 // {slope, constant}: the bytes of a layout of `capacity` outputs are slope * capacity + constant.
@@ -50,6 +53,10 @@ std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &grad, const Tenso
                                                  const Tensor &source_count, const Tensor &count,
                                                  IntArrayRef kernel, int64_t flags,
                                                  std::array<bool, 3> wanted);
+
+// Raises ValueError if convolutions on this GPU, as far as it has come, had weights that their
+// format cannot hold.
+void weights_check(int64_t device);
 
 // ---- rows.cpp ----
 

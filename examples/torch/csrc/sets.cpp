@@ -16,6 +16,19 @@ static device_status *status_at(const Tensor &status) {
     return (device_status *)status.data_ptr<int32_t>();
 }
 
+void status_check(IntArrayRef status, c10::string_view name) {
+    TORCH_CHECK_VALUE(status.size() == status_ints + 1, "status: ", status_ints + 1,
+                      " ints expected");
+    device_status found;
+    for (int i = 0; i < status_ints; ++i) {
+        ((uint32_t *)&found)[i] = (uint32_t)status[i];
+    }
+    spira::status s = spira::device_status_read(&found);
+    const std::string subject(name);
+    s.subject = s.code == spira::status_capacity ? "capacity" : subject.c_str();
+    require(s);
+}
+
 static Tensor words_new(const Tensor &like, const spira::word_layout &layout, int64_t capacity) {
     return empty_like(like, layout.bits == 32 ? at::kInt : at::kLong, {capacity});
 }

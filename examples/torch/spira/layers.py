@@ -62,7 +62,9 @@ def conv(features, weight, bias, kmap):
     the count on. Rows of features and of gradients from the count on are not read.
 
     Raises ValueError: features with another number of rows than the source; another device or
-    type; a weight or bias of another shape.
+    type; a weight or bias of another shape; weights that are not finite in the type of the
+    features (fp16: from 65520 on). On a GPU such weights raise the error in a later call, or in
+    `check_weights`, since nothing is read back here.
     """
     features = autocast(features)
     gradients = torch.is_grad_enabled()
@@ -78,6 +80,13 @@ def conv(features, weight, bias, kmap):
             rest = conv_rest(kmap, features, weight, of_features, of_weight, recompute)
             kmap.known[key] = rest
     return conv_op(features, weight, bias, *rest)
+
+
+def check_weights(device=None):
+    """Waits for a GPU, and raises ValueError if a convolution had weights that are not finite."""
+    with torch.cuda.device(device):
+        torch.cuda.synchronize()
+        ops.weights_check(torch.cuda.current_device())
 
 
 def conv_rest(kmap, features, weight, of_features, of_weight, again):

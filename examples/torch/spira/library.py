@@ -34,16 +34,19 @@ def word_type(layout):
     return torch.int32 if layout[0] == 32 else torch.int64
 
 
+STATUS = 11  # ints of a set's status (csrc/sets.cpp)
+
+
 @fake("spira::voxelize")
 def _voxelize(indices, count, layout, extent):
     rows = indices.shape[0]
     ints = indices.new_empty
-    return (ints(rows, dtype=word_type(layout)), ints(rows), ints(rows), ints(1), ints(10))
+    return (ints(rows, dtype=word_type(layout)), ints(rows), ints(rows), ints(1), ints(STATUS))
 
 
 @fake("spira::expand")
 def _expand(words, count, layout, kernel, rule, capacity):
-    return words.new_empty(capacity), count.new_empty(1), count.new_empty(10)
+    return words.new_empty(capacity), count.new_empty(1), count.new_empty(STATUS)
 
 
 @fake("spira::unpack")

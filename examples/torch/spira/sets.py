@@ -64,7 +64,7 @@ class VoxelSet:
     batch_size
     spatial_shape  list of ints, (z, y, x) or (y, x): the extent of the set's grid
     rows           RowOrder, or None: of a set that `voxel_set` made from unsorted indices
-    status         int32 [10] on the device: what is wrong with the voxels, see `check`
+    status         int32 on the device: what is wrong with the voxels, see `check`
     """
 
     def __init__(self, words, count, layout, ndim, batch_size, scene, origin, spacing, extent,
@@ -148,18 +148,9 @@ def permute_rows(features, index, inverse):
     return ops.permute_rows.default(features, index, inverse)
 
 
-STATUS = 10  # ints of a status
-FLAGS = ((4, 3, "not finite"), (1, 1, "outside of spatial_shape or batch_size"),
-         (2, 2, "a duplicate voxel"), (16, 4, "not on the grid of the set"))
-
-
 def check_status(status, name="indices"):
     """Raises ValueError for a status that was read back. name: of the argument at fault."""
-    for flag, first, text in FLAGS:
-        if status[0] & flag:
-            raise ValueError(f"{name}: row {0xffffffff - (status[first] & 0xffffffff)} is {text}")
-    if status[0] & 8:
-        raise ValueError(f"capacity: {status[5] & 0xffffffff} were needed")
+    ops.status_check(status, name)
 
 
 def voxel_set(indices, spatial_shape, batch_size, *, count=None, reach=0):
@@ -194,7 +185,7 @@ def voxel_set(indices, spatial_shape, batch_size, *, count=None, reach=0):
     if count is None and not torch.compiler.is_compiling():
         found = status.tolist()
         check_status(found)
-        rows = rows if found[9] else None
+        rows = rows if found[-1] else None  # of indices that are sorted already
     return VoxelSet(words, kept, layout, ndim, batch_size, extent, (0, 0, 0), (1, 1, 1),
                     extent, count is None, status, rows)
 
@@ -269,9 +260,9 @@ def narrow(sets):
     found = iter(torch.cat([t for s in sets for t in (s.count, s.status)]).tolist())
     exact = []
     for s in sets:
-        count, *status = itertools.islice(found, 1 + STATUS)
+        count, *status = itertools.islice(found, 1 + s.status.numel())
         check_status(status, "source" if s.rows is None else "indices")
-        rows = s.rows if status[9] else None # of indices that are sorted already
+        rows = s.rows if status[-1] else None
         words = s.words[:count]
         words = words.clone() if 2 * count < s.capacity else words
         exact.append(VoxelSet(words, s.count, s.layout, s.ndim, s.batch_size, s.scene, s.origin,

@@ -22,11 +22,12 @@ static status format_map(const spira::device_info *info, const conv_job *job,
     request.source.words = (uint32_t *)job->map; // not read: another set than the outputs
     request.outputs.count = job->count;
     request.outputs.capacity = job->capacity;
-    SPIRA_TRY(spira::conv_map_request_check(info, &request));
+    size_t needed;
+    SPIRA_TRY(spira::conv_map_bytes(info, &request, &needed));
+    SPIRA_TRY(spira::workspace_check(job->map, job->map_bytes, needed, "map"));
     spira::workspace w = spira::workspace_begin(job->map);
     spira::conv_map_places places;
     SPIRA_TRY(spira::conv_map_carve(&request, &w, &places));
-    SPIRA_TRY(spira::workspace_check(job->map, job->map_bytes, w.used, "map"));
     *map = places.map;
     return spira::status_success();
 }
@@ -34,7 +35,7 @@ static status format_map(const spira::device_info *info, const conv_job *job,
 template <spira::numeric format>
 status format_conv(const spira::device_info *info, const conv_job *job, void *scratch,
                    size_t scratch_bytes, stream_ref stream) {
-    const spira::conv_weights weights = {job->weight, scratch, scratch_bytes, nullptr};
+    const spira::conv_weights weights = {job->weight, scratch, scratch_bytes, job->trouble};
     if (job->weight_of_layer) {
         const spira::grad_order order =
             job->weight_mirrored ? spira::grad_order_mirrored : spira::grad_order_same;
