@@ -120,8 +120,9 @@ SPIRA_API status ggs_weights_store(const conv_shape *shape, const float *weight,
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
     return numeric_dispatch<format>(shape->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        return kernel_launch_plain(ggs_store_kernel<E>, (unsigned)grid, ggs_threads, stream,
-                                   "ggs_weights_store", shape->type, weight, total, (E *)stored);
+        return kernel_launch(ggs_store_kernel<E>,
+                             {(unsigned)grid, ggs_threads, stream, "ggs_weights_store"},
+                             shape->type, weight, total, (E *)stored);
     });
 }
 

@@ -46,8 +46,10 @@ SPIRA_API status dense_launch(const device_info *gpu, const dense_args<W> *args,
     const bool first = args->order == dense_channels_first;
     const auto kernel = first ? dense_first_kernel<W, I, O> : dense_last_kernel<W, I, O>;
     const int planes = first && task.grid.extent.z > 1 ? dense_planes : 1; // of a thread block
-    return kernel_launch(kernel, (unsigned)blocks, (unsigned)(planes * dense_threads), 0,
-                         args->programmatic && gpu->programmatic, 1, stream, "dense", task);
+    return kernel_launch(kernel,
+                         {(unsigned)blocks, (unsigned)(planes * dense_threads), stream, "dense",
+                          args->programmatic && gpu->programmatic},
+                         task);
 }
 
 // The features of a set as a dense map, with zeros where there is no voxel.

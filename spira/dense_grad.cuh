@@ -56,8 +56,9 @@ SPIRA_API status dense_grad(const device_info *gpu, const dense_args<W> *args, v
         return numeric_dispatch<out_format>(args->out_type, [&](auto map) {
             typedef typename decltype(own)::element O;
             typedef typename decltype(map)::element I;
-            return kernel_launch(dense_grad_kernel<W, I, O>, (unsigned)grid, dense_grad_threads, 0,
-                                 args->programmatic && gpu->programmatic, 1, stream, "dense_grad",
+            return kernel_launch(dense_grad_kernel<W, I, O>,
+                                 {(unsigned)grid, dense_grad_threads, stream, "dense_grad",
+                                  args->programmatic && gpu->programmatic},
                                  *args, *args->words, (O *)features_grad);
         });
     });

@@ -90,9 +90,9 @@ SPIRA_API status downsample(const downsample_args<W> *args, void *scratch, size_
     const bool by_mask = downsample_by_mask(stride);
     const int floored = (int)min_of(bits_for((uint64_t)stride.z) - 1, layout->width.z);
     const int first_bit = by_mask ? floored : 0, bits = word_bits(layout); // floored bits are zero
-    SPIRA_TRY(kernel_launch_plain(
-        downsample_floor_kernel<W>, (unsigned)ceil_div(args->in.capacity, 256), 256, stream,
-        "downsample", *args, *layout, from, by_mask, unique_input(&s.sort, first_bit, bits)));
+    SPIRA_TRY(kernel_launch(downsample_floor_kernel<W>,
+                            {(unsigned)ceil_div(args->in.capacity, 256), 256, stream, "downsample"},
+                            *args, *layout, from, by_mask, unique_input(&s.sort, first_bit, bits)));
     return unique_sort_launch(&s.sort, first_bit, bits, args->out, args->trouble, stream);
 }
 

@@ -64,9 +64,9 @@ SPIRA_API status expand_sort_launch(const expand_args<W> *a, const expand_axes &
     unique_scratch<W> s;
     unique_carve<W>(&w, a->in.capacity * axes.most, a->out.capacity, &s);
     const int first_bit = expand_first_bit(a->layout, &axes.z), bits = word_bits(a->layout);
-    SPIRA_TRY(kernel_launch_plain(expand_touch_kernel<W>, (unsigned)ceil_div(a->in.capacity, 256),
-                                  256, stream, "expand", *a->layout, axes, a->in,
-                                  unique_input(&s, first_bit, bits), a->trouble));
+    SPIRA_TRY(kernel_launch(
+        expand_touch_kernel<W>, {(unsigned)ceil_div(a->in.capacity, 256), 256, stream, "expand"},
+        *a->layout, axes, a->in, unique_input(&s, first_bit, bits), a->trouble));
     return unique_sort_launch(&s, first_bit, bits, a->out, a->trouble, stream);
 }
 

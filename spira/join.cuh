@@ -82,12 +82,12 @@ SPIRA_API status join(const join_args<W> *args, void *scratch, size_t scratch_by
     const unsigned blocks = (unsigned)ceil_div(total, join_threads);
     if (join_sorts(args->axis)) {
         const int bits = word_bits(args->words);
-        SPIRA_TRY(kernel_launch_plain(join_words_kernel<W>, blocks, join_threads, stream, "join",
-                                      task, radix_input(&s.radix, s.sorted, 0, bits)));
+        SPIRA_TRY(kernel_launch(join_words_kernel<W>, {blocks, join_threads, stream, "join"}, task,
+                                radix_input(&s.radix, s.sorted, 0, bits)));
         SPIRA_TRY(radix_sort_rows(&s.radix, s.sorted, args->rows.order, 0, bits, stream));
     } else {
-        SPIRA_TRY(kernel_launch_plain(join_merge_kernel<W>, blocks, join_threads, stream, "join",
-                                      task, s.sorted, args->rows.order));
+        SPIRA_TRY(kernel_launch(join_merge_kernel<W>, {blocks, join_threads, stream, "join"}, task,
+                                s.sorted, args->rows.order));
     }
     const voxel_rows rows = {s.voxel, args->rows.order, args->rows.begin};
     return unique_launch<W>({s.sorted, total, s.heads, args->out, rows, false, args->trouble},
@@ -185,8 +185,10 @@ SPIRA_API status join_sum(const device_info *gpu, const join_sum_args *args, cud
                   args->channels);
     return numeric_dispatch<format>(args->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        return kernel_launch(join_sum_kernel<E>, (unsigned)blocks, join_threads, 0,
-                             args->programmatic && gpu->programmatic, 1, stream, "join_sum", task);
+        return kernel_launch(join_sum_kernel<E>,
+                             {(unsigned)blocks, join_threads, stream, "join_sum",
+                              args->programmatic && gpu->programmatic},
+                             task);
     });
 }
 

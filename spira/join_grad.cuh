@@ -86,8 +86,8 @@ SPIRA_API status join_sum_grad(const join_sum_grad_args *args, cudaStream_t stre
                     "join_sum_grad"));
             }
         }
-        return kernel_launch(join_grad_kernel<typename decltype(tag)::element>, (unsigned)grid,
-                             join_grad_threads, 0, false, 1, stream, "join_sum_grad", task);
+        return kernel_launch(join_grad_kernel<typename decltype(tag)::element>,
+                             {(unsigned)grid, join_grad_threads, stream, "join_sum_grad"}, task);
     });
 }
 

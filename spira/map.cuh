@@ -264,9 +264,10 @@ SPIRA_LAUNCHER status map_count(const int32_t *map, int volume, const int32_t *c
     SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
     const size_t bytes = (size_t)volume * sizeof(int32_t);
     SPIRA_TRY(status_from_cuda(cudaMemsetAsync(pairs, 0, bytes, stream), "pairs"));
-    return kernel_launch(map_count_kernel<>, (unsigned)ceil_div(capacity, map_count_rows),
-                         map_count_threads, bytes, false, 1, stream, "map_count", map, volume,
-                         count, capacity, pairs);
+    return kernel_launch(map_count_kernel<>,
+                         {(unsigned)ceil_div(capacity, map_count_rows), map_count_threads, stream,
+                          "map_count", false, bytes},
+                         map, volume, count, capacity, pairs);
 }
 
 } // namespace spira

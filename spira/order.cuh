@@ -66,8 +66,9 @@ SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *r
     const order_scratch s = order_carve(&w, maps, batch.rows, units[order_by_run]);
     auto launch = [=](auto kernel, int32_t blocks, int threads, size_t shared, bool programmatic,
                       const auto &...arguments) {
-        return blocks ? kernel_launch(kernel, (unsigned)blocks, (unsigned)threads, shared,
-                                      programmatic && gpu->programmatic, 1, stream, "order_build",
+        return blocks ? kernel_launch(kernel,
+                                      {(unsigned)blocks, (unsigned)threads, stream, "order_build",
+                                       programmatic && gpu->programmatic, shared},
                                       arguments...)
                       : status_success();
     };
@@ -97,8 +98,9 @@ SPIRA_LAUNCHER status order_slots(const order_layout *t, const int32_t *count, i
     const int64_t words = (int64_t)order_count(capacity) * order_words(t->volume);
     const int64_t blocks = min_of(ceil_div(words, order_slots_threads), order_slots_blocks);
     SPIRA_TRY(status_from_cuda(cudaMemsetAsync(slots, 0, sizeof *slots, stream), "slots"));
-    return kernel_launch(order_slots_kernel<0>, (unsigned)blocks, order_slots_threads, 0, false, 1,
-                         stream, "order_slots", *t, count, capacity, (unsigned long long *)slots);
+    return kernel_launch(order_slots_kernel<0>,
+                         {(unsigned)blocks, order_slots_threads, stream, "order_slots"}, *t, count,
+                         capacity, (unsigned long long *)slots);
 }
 
 } // namespace spira

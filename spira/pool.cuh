@@ -20,8 +20,8 @@ SPIRA_API status pool(const pool_args *args, cudaStream_t stream) {
     const int64_t blocks = ceil_div((int64_t)args->capacity * args->channels, pool_threads);
     SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return kernel_launch_plain(pool_kernel<typename decltype(tag)::element>, (unsigned)blocks,
-                                   pool_threads, stream, "pool", *args);
+        return kernel_launch(pool_kernel<typename decltype(tag)::element>,
+                             {(unsigned)blocks, pool_threads, stream, "pool"}, *args);
     });
 }
 

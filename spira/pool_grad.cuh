@@ -24,8 +24,8 @@ SPIRA_API status pool_grad(const pool_grad_args *args, cudaStream_t stream) {
     const int64_t blocks = ceil_div((int64_t)args->capacity * args->channels, pool_threads);
     SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return kernel_launch_plain(pool_grad_kernel<typename decltype(tag)::element>,
-                                   (unsigned)blocks, pool_threads, stream, "pool_grad", *args);
+        return kernel_launch(pool_grad_kernel<typename decltype(tag)::element>,
+                             {(unsigned)blocks, pool_threads, stream, "pool_grad"}, *args);
     });
 }
 

@@ -291,8 +291,8 @@ SPIRA_API status tune_judge(const device_info *gpu, const tune_args *args, const
         typedef typename decltype(tag)::element E;
         SPIRA_TRY(status_from_cuda(cudaMemsetAsync(worst, 0, sizeof *worst, stream), "worst"));
         unsigned blocks = (unsigned)min_of(samples, 4096);
-        return kernel_launch_plain(tune_judge_kernel<E>, blocks, tune_judge_threads, stream,
-                                   "tune_judge", p);
+        return kernel_launch(tune_judge_kernel<E>,
+                             {blocks, tune_judge_threads, stream, "tune_judge"}, p);
     });
 }
 

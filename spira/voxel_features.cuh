@@ -134,8 +134,9 @@ SPIRA_API status voxel_features(const voxel_features_args<W> *args, cudaStream_t
             args->kind == voxel_feature_mean    ? voxel_features_kernel<voxel_feature_mean, W, E>
             : args->kind == voxel_feature_first ? voxel_features_kernel<voxel_feature_first, W, E>
                                                 : voxel_features_kernel<voxel_feature_max, W, E>;
-        return kernel_launch_plain(kernel, (unsigned)cut.blocks, voxel_threads, stream,
-                                   "voxel_features", *args, layout, cut);
+        return kernel_launch(kernel,
+                             {(unsigned)cut.blocks, voxel_threads, stream, "voxel_features"}, *args,
+                             layout, cut);
     });
 }
 

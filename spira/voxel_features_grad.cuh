@@ -46,9 +46,9 @@ SPIRA_API status voxel_features_grad(const voxel_features_grad_args *args, cudaS
         SPIRA_TRY(status_from_cuda(
             cudaMemsetAsync(args->values_grad, 0, (size_t)total * sizeof(float), stream),
             "voxel_features_grad"));
-        return kernel_launch(voxel_features_grad_kernel<typename decltype(tag)::element>,
-                             (unsigned)grid, voxel_features_grad_threads, 0, false, 1, stream,
-                             "voxel_features_grad", *args);
+        return kernel_launch(
+            voxel_features_grad_kernel<typename decltype(tag)::element>,
+            {(unsigned)grid, voxel_features_grad_threads, stream, "voxel_features_grad"}, *args);
     });
 }
 

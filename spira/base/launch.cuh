@@ -64,41 +64,38 @@ SPIRA_API status kernel_shared_allow(void (*kernel)(P...), int bytes, const char
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), subject);
 }
 
-// Launches a kernel with `shared` bytes of dynamic shared memory.
-//
-// programmatic  the kernel calls pdl_wait, and device_info.programmatic is set
-// cluster       thread blocks in a cluster; 1: none
+// How a kernel is launched.
+struct launch_config {
+    dim3 blocks, threads;
+    cudaStream_t stream;
+    const char *subject;       // of a failure's status
+    bool programmatic = false; // the kernel calls pdl_wait, and device_info.programmatic is set
+    size_t shared = 0;         // bytes of dynamic shared memory
+    unsigned cluster = 0;      // thread blocks in a cluster; 0 and 1: none
+};
+
 template <typename... P, typename... A>
-SPIRA_API status kernel_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
-                               bool programmatic, unsigned cluster, cudaStream_t stream,
-                               const char *subject, const A &...arguments) {
+SPIRA_API status kernel_launch(void (*kernel)(P...), const launch_config &as,
+                               const A &...arguments) {
     cudaLaunchAttribute attribute[2] = {};
     cudaLaunchConfig_t config = {};
-    config.gridDim = blocks;
-    config.blockDim = threads;
-    config.dynamicSmemBytes = shared;
-    config.stream = stream;
+    config.gridDim = as.blocks;
+    config.blockDim = as.threads;
+    config.dynamicSmemBytes = as.shared;
+    config.stream = as.stream;
     config.attrs = attribute;
-    if (programmatic) {
+    if (as.programmatic) {
         cudaLaunchAttribute *a = &attribute[config.numAttrs++];
         a->id = cudaLaunchAttributeProgrammaticStreamSerialization;
         a->val.programmaticStreamSerializationAllowed = 1;
     }
-    if (cluster > 1) {
+    if (as.cluster > 1) {
         cudaLaunchAttribute *a = &attribute[config.numAttrs++];
         a->id = cudaLaunchAttributeClusterDimension;
-        a->val.clusterDim.x = cluster;
+        a->val.clusterDim.x = as.cluster;
         a->val.clusterDim.y = a->val.clusterDim.z = 1;
     }
-    return status_from_cuda(cudaLaunchKernelEx(&config, kernel, P(arguments)...), subject);
-}
-
-// The same without dynamic shared memory, programmatic dependent launch and clusters.
-template <typename... P, typename... A>
-SPIRA_API status kernel_launch_plain(void (*kernel)(P...), dim3 blocks, dim3 threads,
-                                     cudaStream_t stream, const char *subject,
-                                     const A &...arguments) {
-    return kernel_launch(kernel, blocks, threads, 0, false, 1, stream, subject, arguments...);
+    return status_from_cuda(cudaLaunchKernelEx(&config, kernel, P(arguments)...), as.subject);
 }
 
 } // namespace spira

@@ -303,8 +303,7 @@ SPIRA_API status exact_launch(conv_params p, int workers, cudaStream_t stream) {
     p.wide_in2 = !p.cin2 || conv_aligned(p.in2, p.cin2, sizeof(E), 4 * sizeof(E));
     const int64_t tiles = order_pairs(order_count(p.capacity));
     const dim3 grid(1, (unsigned)p.slices, (unsigned)min_of(tiles, workers));
-    return kernel_launch(exact_kernel<T>, grid, T::threads, 0, p.programmatic, 1, stream, "conv",
-                         p);
+    return kernel_launch(exact_kernel<T>, {grid, T::threads, stream, "conv", p.programmatic}, p);
 }
 
 // Computes a layer. p.size must fit (exact_sizes_fit); p.weights: of conv_exact_pack_kernel.

@@ -75,7 +75,7 @@ SPIRA_API status narrow_launch(conv_params p, cudaStream_t stream) {
     const unsigned grid = (unsigned)ceil_div(pairs * each * p.size.split, narrow_warps);
     auto kernel = p.wide_in ? narrow_kernel<E, fold, steps, halves, true>
                             : narrow_kernel<E, fold, steps, halves, false>;
-    return kernel_launch(kernel, grid, narrow_threads, 0, p.programmatic, 1, stream, "conv", p);
+    return kernel_launch(kernel, {grid, narrow_threads, stream, "conv", p.programmatic}, p);
 }
 
 template <typename E, int fold, int steps>

@@ -33,8 +33,9 @@ SPIRA_API status conv_pack_launch(const conv_pack_request *r, int64_t total, int
     p.total = total;
     p.packed = r->packed;
     p.trouble = r->trouble;
-    return kernel_launch(kernel, (unsigned)grid, conv_pack_threads, 0, r->gpu->programmatic, 1,
-                         stream, "conv_weights_pack", p);
+    return kernel_launch(
+        kernel,
+        {(unsigned)grid, conv_pack_threads, stream, "conv_weights_pack", r->gpu->programmatic}, p);
 }
 
 // part: bytes of a part of a row (hopper_part_bytes); shortcuts have hopper_part_whole.

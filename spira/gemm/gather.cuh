@@ -108,7 +108,7 @@ SPIRA_LAUNCHER status ggs_gather_launch(ggs_gather p, int tile, cudaStream_t str
                         : tile == 2 ? ggs_gather_kernel<2>
                         : tile == 4 ? ggs_gather_kernel<4>
                                     : ggs_gather_kernel<8>;
-    return kernel_launch_plain(kernel, blocks, block, stream, "ggs_run (gather)", p);
+    return kernel_launch(kernel, {blocks, block, stream, "ggs_run (gather)"}, p);
 }
 
 } // namespace spira

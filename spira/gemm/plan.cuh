@@ -96,8 +96,8 @@ SPIRA_LAUNCHER status ggs_plan_sizes(int volume, const ggs_map *map, const ggs_m
     SPIRA_TRY(status_from_cuda(cudaMemsetAsync(m->report, 0, bytes, stream), "ggs_plan"));
     unsigned blocks = (unsigned)min_of(
         ceil_div(max_of(map->pairs.capacity, volume + 1), ggs_threads), ggs_blocks);
-    SPIRA_TRY(kernel_launch_plain(ggs_sizes_kernel<>, blocks, ggs_threads, stream, "ggs_plan",
-                                  map->pairs, volume, map->count, map->outputs, m->report));
+    SPIRA_TRY(kernel_launch(ggs_sizes_kernel<>, {blocks, ggs_threads, stream, "ggs_plan"},
+                            map->pairs, volume, map->count, map->outputs, m->report));
     SPIRA_TRY(status_from_cuda(
         cudaMemcpyAsync(h.begin, m->report, bytes, cudaMemcpyDeviceToHost, stream), "ggs_plan"));
     SPIRA_TRY(status_from_cuda(cudaStreamSynchronize(stream), "ggs_plan"));
@@ -201,9 +201,10 @@ SPIRA_LAUNCHER status ggs_plan_list(ggs_memory *m, const ggs_layer *l, const uin
     if (l->pairs) {
         SPIRA_TRY(ggs_sort(m, key, list, l->pairs, bits, stream));
     }
-    return kernel_launch_plain(ggs_begin_kernel<>,
-                               (unsigned)ceil_div((int64_t)rows + 1, ggs_threads), ggs_threads,
-                               stream, "ggs_plan", m->sorted, l->pairs, rows, begin);
+    return kernel_launch(
+        ggs_begin_kernel<>,
+        {(unsigned)ceil_div((int64_t)rows + 1, ggs_threads), ggs_threads, stream, "ggs_plan"},
+        m->sorted, l->pairs, rows, begin);
 }
 
 SPIRA_LAUNCHER status ggs_plan_lists(ggs_memory *m, const ggs_layer *l, const ggs_map *map,
@@ -212,9 +213,9 @@ SPIRA_LAUNCHER status ggs_plan_lists(ggs_memory *m, const ggs_layer *l, const gg
     ggs_places out = {m->place, rows ? m->key : nullptr, m->lists.source, m->lists.target};
     if (l->pairs) {
         unsigned blocks = (unsigned)min_of(ceil_div(l->pairs, ggs_threads), ggs_blocks);
-        SPIRA_TRY(kernel_launch_plain(ggs_place_kernel<>, blocks, ggs_threads, stream, "ggs_plan",
-                                      map->pairs, l->shape.volume, l->pairs, l->device.row,
-                                      l->direct, l->inputs, out));
+        SPIRA_TRY(kernel_launch(ggs_place_kernel<>, {blocks, ggs_threads, stream, "ggs_plan"},
+                                map->pairs, l->shape.volume, l->pairs, l->device.row, l->direct,
+                                l->inputs, out));
     }
     if (!rows) {
         return status_success();

@@ -71,10 +71,11 @@ SPIRA_LAUNCHER status ggs_run_add(const ggs_job *j, cudaStream_t stream) {
     dim3 block = ggs_block_shape((int)ceil_div(j->cout, 4));
     for (int k = 0; k < l->shape.volume; ++k) {
         if (l->sizes[k]) {
-            SPIRA_TRY(kernel_launch_plain(
-                ggs_add_kernel<>, (unsigned)ceil_div(l->sizes[k], block.y), block, stream,
-                "ggs_run (scatter)", b->product + l->host.row[k] * b->product_pitch,
-                l->lists.target + l->begin[k], l->sizes[k], b->product_pitch, j->cout, b->sums));
+            SPIRA_TRY(kernel_launch(
+                ggs_add_kernel<>,
+                {(unsigned)ceil_div(l->sizes[k], block.y), block, stream, "ggs_run (scatter)"},
+                b->product + l->host.row[k] * b->product_pitch, l->lists.target + l->begin[k],
+                l->sizes[k], b->product_pitch, j->cout, b->sums));
         }
     }
     return status_success();

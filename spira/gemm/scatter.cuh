@@ -103,7 +103,7 @@ SPIRA_API status ggs_scatter_launch(ggs_scatter p, int tile, cudaStream_t stream
                         : tile == 2 ? ggs_scatter_kernel<E, 2>
                         : tile == 4 ? ggs_scatter_kernel<E, 4>
                                     : ggs_scatter_kernel<E, 8>;
-    return kernel_launch_plain(kernel, blocks, block, stream, "ggs_run (scatter)", p);
+    return kernel_launch(kernel, {blocks, block, stream, "ggs_run (scatter)"}, p);
 }
 
 // ggs_order_pairs: adds the products [rows] of one offset to sums [outputs]. No output occurs

@@ -96,10 +96,14 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_bias_threads)
 template <typename E>
 SPIRA_API status grad_bias_run(const grad_bias_params &p, const device_info *d, bool programmatic,
                                cudaStream_t stream) {
-    SPIRA_TRY(kernel_launch(grad_bias_kernel<E>, (unsigned)p.parts, grad_bias_threads, 0,
-                            programmatic && d->programmatic, 1, stream, "conv_grad_bias", p));
-    return kernel_launch(grad_bias_reduce_kernel<>, (unsigned)ceil_div(p.channels, 32),
-                         grad_bias_threads, 0, d->programmatic, 1, stream, "conv_grad_bias", p);
+    SPIRA_TRY(kernel_launch(grad_bias_kernel<E>,
+                            {(unsigned)p.parts, grad_bias_threads, stream, "conv_grad_bias",
+                             programmatic && d->programmatic},
+                            p));
+    return kernel_launch(grad_bias_reduce_kernel<>,
+                         {(unsigned)ceil_div(p.channels, 32), grad_bias_threads, stream,
+                          "conv_grad_bias", d->programmatic},
+                         p);
 }
 
 } // namespace spira

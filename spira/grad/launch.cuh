@@ -109,8 +109,9 @@ SPIRA_LAUNCHER status grad_reduce_launch(const grad_params &p, int rows, int col
     const int elements = grad_reduce_threads / cut.groups * grad_reduce_each;
     const dim3 grid((unsigned)ceil_div(rows * columns, elements), (unsigned)(p.down * p.across),
                     (unsigned)p.volume);
-    return kernel_launch(grad_reduce_kernel<>, grid, grad_reduce_threads, 0, d->programmatic, 1,
-                         stream, "conv_grad_weight", p, cut);
+    return kernel_launch(grad_reduce_kernel<>,
+                         {grid, grad_reduce_threads, stream, "conv_grad_weight", d->programmatic},
+                         p, cut);
 }
 
 template <typename E, int rows>
@@ -120,9 +121,10 @@ SPIRA_API status grad_tensor_launch(const grad_params &p, const device_info *d,
     const int bytes = grad_bytes(rows, sizeof(E), p.volume);
     const auto kernel = grad_kernel<T>;
     SPIRA_TRY(kernel_shared_allow(kernel, d->shared_max, "conv_grad_weight (shared memory)"));
-    SPIRA_TRY(kernel_launch(kernel, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
-                            T::threads, (size_t)bytes, p.programmatic, 1, stream,
-                            "conv_grad_weight", p));
+    SPIRA_TRY(kernel_launch(kernel,
+                            {dim3((unsigned)(p.down * p.across), (unsigned)p.parts), T::threads,
+                             stream, "conv_grad_weight", p.programmatic, (size_t)bytes},
+                            p));
     return grad_reduce_launch(p, T::rows, T::columns, d, stream);
 }
 
@@ -134,9 +136,10 @@ SPIRA_API status grad_hopper_launch(const grad_params &p, const device_info *d,
     const int most = grad_hopper_dynamic_bytes(d->shared_max);
     const auto kernel = grad_hopper_kernel<T>;
     SPIRA_TRY(kernel_shared_allow(kernel, most, "conv_grad_weight (shared memory)"));
-    SPIRA_TRY(kernel_launch(kernel, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
-                            T::threads, (size_t)bytes, p.programmatic, 1, stream,
-                            "conv_grad_weight", p));
+    SPIRA_TRY(kernel_launch(kernel,
+                            {dim3((unsigned)(p.down * p.across), (unsigned)p.parts), T::threads,
+                             stream, "conv_grad_weight", p.programmatic, (size_t)bytes},
+                            p));
     return grad_reduce_launch(p, rows, columns, d, stream);
 }
 
@@ -144,9 +147,11 @@ template <typename E>
 SPIRA_API status grad_exact_launch(const grad_params &p, const device_info *d,
                                    cudaStream_t stream) {
     const int bytes = (p.volume + 1) * (int)sizeof(uint32_t);
-    SPIRA_TRY(kernel_launch(
-        grad_exact_kernel<E>, dim3((unsigned)(p.down * p.across), (unsigned)p.parts),
-        grad_exact_threads, (size_t)bytes, p.programmatic, 1, stream, "conv_grad_weight", p));
+    SPIRA_TRY(
+        kernel_launch(grad_exact_kernel<E>,
+                      {dim3((unsigned)(p.down * p.across), (unsigned)p.parts), grad_exact_threads,
+                       stream, "conv_grad_weight", p.programmatic, (size_t)bytes},
+                      p));
     return grad_reduce_launch(p, grad_exact_tile, grad_exact_tile, d, stream);
 }
 

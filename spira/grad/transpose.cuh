@@ -40,8 +40,9 @@ SPIRA_LAUNCHER status grad_transpose(const conv_shape *s, grad_source source, gr
     const grad_channels c = grad_channels_of(s, source);
     const dim3 grid((unsigned)ceil_div(c.count, grad_transpose_tile),
                     (unsigned)ceil_div(s->cout, grad_transpose_tile), (unsigned)s->volume);
-    return kernel_launch(grad_transpose_kernel<>, grid, grad_transpose_threads, 0, false, 1, stream,
-                         "conv_grad_weights_pack", *s, c, order, from, to);
+    return kernel_launch(grad_transpose_kernel<>,
+                         {grid, grad_transpose_threads, stream, "conv_grad_weights_pack"}, *s, c,
+                         order, from, to);
 }
 
 } // namespace spira

@@ -233,8 +233,8 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
 template <typename W, int rx, int ry, int tile>
 SPIRA_API status downsample_launch(const downsample_task<W> &task, unsigned blocks,
                                    cudaStream_t stream) {
-    SPIRA_TRY(kernel_launch_plain(downsample_mark_kernel<W, rx, ry, tile>, blocks, tile, stream,
-                                  "downsample", task));
+    SPIRA_TRY(kernel_launch(downsample_mark_kernel<W, rx, ry, tile>,
+                            {blocks, tile, stream, "downsample"}, task));
     auto rank = downsample_rank_kernel<W, rx, ry, tile, tile, false>;
     unsigned threads = tile;
     if constexpr (tile * downsample_blocks_many >
@@ -244,7 +244,7 @@ SPIRA_API status downsample_launch(const downsample_task<W> &task, unsigned bloc
         rank = many ? downsample_rank_kernel<W, rx, ry, tile, few, true> : rank;
         threads = many ? few : threads;
     }
-    return kernel_launch_plain(rank, blocks, threads, stream, "downsample", task);
+    return kernel_launch(rank, {blocks, threads, stream, "downsample"}, task);
 }
 
 template <typename W, int rx, int ry>

@@ -86,8 +86,8 @@ SPIRA_LAUNCHER status exchange_lists_launch(const map_lists *pairs, const exchan
         blocks = min_of(blocks, max_of(even, ceil_div(exchange_blocks, volume)));
     }
     dim3 grid((unsigned)blocks, (unsigned)volume);
-    return kernel_launch(exchange_lists_kernel<>, grid, exchange_threads, 0, false, 1, stream,
-                         "exchange", *to, *pairs, trouble);
+    return kernel_launch(exchange_lists_kernel<>, {grid, exchange_threads, stream, "exchange"}, *to,
+                         *pairs, trouble);
 }
 
 } // namespace spira

@@ -73,15 +73,17 @@ template <typename W>
 SPIRA_API status expand_clear_launch(const expand_scratch &s, voxel_set<W> out,
                                      cudaStream_t stream) {
     const int64_t blocks = ceil_div(max_of(s.cleared, out.capacity), 256);
-    return kernel_launch_plain(expand_clear_kernel<W>, (unsigned)min_of(blocks, 1024), 256, stream,
-                               "expand", s.bitmap, s.cleared, out);
+    return kernel_launch(expand_clear_kernel<W>,
+                         {(unsigned)min_of(blocks, 1024), 256, stream, "expand"}, s.bitmap,
+                         s.cleared, out);
 }
 
 template <typename W>
 SPIRA_API status expand_mark_launch(const expand_marking<W> &m, const expand_scratch &s,
                                     expand_marks marks, bool programmatic, cudaStream_t stream) {
-    return kernel_launch(expand_mark_kernel<W>, (unsigned)ceil_div(m.in.capacity, 256), 256, 0,
-                         programmatic, 1, stream, "expand", m, s, marks);
+    return kernel_launch(
+        expand_mark_kernel<W>,
+        {(unsigned)ceil_div(m.in.capacity, 256), 256, stream, "expand", programmatic}, m, s, marks);
 }
 
 // The output set, by cells or by masks. s: of expand_carve for these sizes. programmatic: all
@@ -102,18 +104,19 @@ SPIRA_API status expand_cells_launch(const expand_marking<W> &m, const expand_si
                     : sizes.words == bitmap_words ? expand_list_cells_kernel<W, bitmap_words>
                                                   : expand_list_cells_kernel<W, bitmap_words_large>;
         SPIRA_TRY(expand_mark_launch(m, s, expand_mark_cells, programmatic, stream));
-        return kernel_launch(list, (unsigned)sizes.tiles, bitmap_threads, 0, programmatic, 1,
-                             stream, "expand", cells, packing, out, m.trouble);
+        return kernel_launch(
+            list, {(unsigned)sizes.tiles, bitmap_threads, stream, "expand", programmatic}, cells,
+            packing, out, m.trouble);
     }
     const expand_listing cells = {{s.mask, s.mask_state, s.drawn + 1}, s.count, s.place};
     SPIRA_TRY(expand_mark_launch(m, s, expand_mark_masks, programmatic, stream));
-    SPIRA_TRY(kernel_launch(expand_list_masks_kernel<>, (unsigned)sizes.tiles, bitmap_threads, 0,
-                            programmatic, 1, stream, "expand", source, s.before, s.count, s.mask,
-                            s.place));
+    SPIRA_TRY(kernel_launch(expand_list_masks_kernel<>,
+                            {(unsigned)sizes.tiles, bitmap_threads, stream, "expand", programmatic},
+                            source, s.before, s.count, s.mask, s.place));
     SPIRA_TRY(expand_mark_launch(m, s, expand_fill_masks, programmatic, stream));
-    return kernel_launch(expand_list_cells_kernel<W, bitmap_words>, (unsigned)sizes.listed,
-                         bitmap_threads, 0, programmatic, 1, stream, "expand", cells, packing, out,
-                         m.trouble);
+    return kernel_launch(expand_list_cells_kernel<W, bitmap_words>,
+                         {(unsigned)sizes.listed, bitmap_threads, stream, "expand", programmatic},
+                         cells, packing, out, m.trouble);
 }
 
 } // namespace spira

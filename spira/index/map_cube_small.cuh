@@ -204,22 +204,27 @@ SPIRA_API status map_cube_launch(const word_layout *layout, const map_request<W>
     const map_starts &starts = task.scratch.starts;
     if constexpr (bundle > 1) {
         if (task.scratch.bundles) {
-            SPIRA_TRY(kernel_launch(map_cube_find_kernel<W, K, bundle>,
-                                    (unsigned)task.scratch.bundles, map_cube_small_threads(K),
-                                    (size_t)plane_windows_bytes(K * bundle, K), false, 1, stream,
-                                    subject, task));
+            SPIRA_TRY(
+                kernel_launch(map_cube_find_kernel<W, K, bundle>,
+                              {(unsigned)task.scratch.bundles, map_cube_small_threads(K), stream,
+                               subject, false, (size_t)plane_windows_bytes(K * bundle, K)},
+                              task));
             return kernel_launch(map_cube_small_move_kernel<W, K>,
-                                 (unsigned)ceil_div(r->outputs.capacity, bundle * map_stretch),
-                                 map_cube_small_threads(K), 0, false, 1, stream, subject, task);
+                                 {(unsigned)ceil_div(r->outputs.capacity, bundle * map_stretch),
+                                  map_cube_small_threads(K), stream, subject},
+                                 task);
         }
     }
-    SPIRA_TRY(kernel_launch(map_cube_find_kernel<W, K, 1>, (unsigned)task.scratch.tiles, 32 * K,
-                            (size_t)plane_windows_bytes(K, K), false, 1, stream, subject, task));
-    SPIRA_TRY(kernel_launch(map_starts_kernel<map_cube_lists<K>>, (unsigned)starts.volume,
-                            map_scan_threads, 0, false, 1, stream, subject, task.scratch, starts,
-                            r->outputs.count, r->outputs.capacity, bits_for(map_stretch - 1)));
-    return kernel_launch(map_cube_move_kernel<W, K>, (unsigned)starts.stretches, 32 * K, 0, false,
-                         1, stream, subject, task);
+    SPIRA_TRY(kernel_launch(map_cube_find_kernel<W, K, 1>,
+                            {(unsigned)task.scratch.tiles, 32 * K, stream, subject, false,
+                             (size_t)plane_windows_bytes(K, K)},
+                            task));
+    SPIRA_TRY(kernel_launch(map_starts_kernel<map_cube_lists<K>>,
+                            {(unsigned)starts.volume, map_scan_threads, stream, subject},
+                            task.scratch, starts, r->outputs.count, r->outputs.capacity,
+                            bits_for(map_stretch - 1)));
+    return kernel_launch(map_cube_move_kernel<W, K>,
+                         {(unsigned)starts.stretches, 32 * K, stream, subject}, task);
 }
 
 } // namespace spira

@@ -100,14 +100,14 @@ SPIRA_API status map_lists_launch(const word_layout *layout, const map_request<W
     task.lists = *lists;
     const unsigned tiles = (unsigned)task.starts.stretches;
     const size_t bytes = (size_t)search_block_bytes(task.map.shape);
-    SPIRA_TRY(kernel_launch(map_lists_kernel<W, false>, tiles, search_threads, bytes, false, 1,
-                            stream, subject, task));
-    SPIRA_TRY(kernel_launch(map_starts_kernel<map_starts>, (unsigned)task.starts.volume,
-                            map_scan_threads, 0, false, 1, stream, subject, task.starts,
-                            task.starts, r->outputs.count, r->outputs.capacity,
+    SPIRA_TRY(kernel_launch(map_lists_kernel<W, false>,
+                            {tiles, search_threads, stream, subject, false, bytes}, task));
+    SPIRA_TRY(kernel_launch(map_starts_kernel<map_starts>,
+                            {(unsigned)task.starts.volume, map_scan_threads, stream, subject},
+                            task.starts, task.starts, r->outputs.count, r->outputs.capacity,
                             bits_for((uint64_t)task.map.shape.rows - 1)));
-    return kernel_launch(map_lists_kernel<W, true>, tiles, search_threads, bytes, false, 1, stream,
-                         subject, task);
+    return kernel_launch(map_lists_kernel<W, true>,
+                         {tiles, search_threads, stream, subject, false, bytes}, task);
 }
 
 } // namespace spira

@@ -212,8 +212,10 @@ SPIRA_API status map_search_launch(const word_layout *layout, const map_request<
     if constexpr (kinds & (map_kind_half | map_kind_mixed)) {
         kernel = mode == map_mode_forms ? map_kernel<W, map_mode_forms> : kernel;
     }
-    return kernel_launch(kernel, (unsigned)blocks, search_threads, (size_t)bytes, programmatic, 1,
-                         stream, "map_build", batch);
+    return kernel_launch(
+        kernel,
+        {(unsigned)blocks, search_threads, stream, "map_build", programmatic, (size_t)bytes},
+        batch);
 }
 
 } // namespace spira

@@ -308,13 +308,15 @@ SPIRA_API status plane_launch(const word_layout *layout, const map_request<W> *c
         }
     }
     if constexpr (form == plane_form_compact) {
-        return kernel_launch(plane_compact_kernel<W, K>, (unsigned)blocks, 32 * K,
-                             (size_t)plane_windows_bytes(K, K), programmatic, 1, stream,
-                             "map_build", batch);
+        return kernel_launch(plane_compact_kernel<W, K>,
+                             {(unsigned)blocks, 32 * K, stream, "map_build", programmatic,
+                              (size_t)plane_windows_bytes(K, K)},
+                             batch);
     } else {
-        return kernel_launch(plane_os_kernel<W, K, form>, (unsigned)blocks,
-                             32 * plane_count(K, half), (size_t)plane_block_bytes(K, half),
-                             programmatic, 1, stream, "map_build", batch);
+        return kernel_launch(plane_os_kernel<W, K, form>,
+                             {(unsigned)blocks, 32 * plane_count(K, half), stream, "map_build",
+                              programmatic, (size_t)plane_block_bytes(K, half)},
+                             batch);
     }
 }
 

@@ -389,9 +389,8 @@ SPIRA_API status radix_launch(const radix_scratch<W> *s, W *sorted, int32_t *ord
         cudaMemsetAsync(s->drawn, 0, (size_t)radix_cleared(s->tiles) * sizeof(int32_t), stream),
         "radix sort"));
     const unsigned blocks = (unsigned)min_of(s->tiles, radix_count_blocks);
-    SPIRA_TRY(kernel_launch_plain(radix_count_kernel<W>, blocks, radix_threads, stream,
-                                  "radix sort", digits, radix_input(s, sorted, first_bit, bits),
-                                  s->rows, s->count));
+    SPIRA_TRY(kernel_launch(radix_count_kernel<W>, {blocks, radix_threads, stream, "radix sort"},
+                            digits, radix_input(s, sorted, first_bit, bits), s->rows, s->count));
     for (int pass = 0; pass < digits.passes; ++pass) {
         const int to = (digits.passes - pass) % 2; // the last one writes `sorted`
         radix_pass<W> p = {};
@@ -405,8 +404,8 @@ SPIRA_API status radix_launch(const radix_scratch<W> *s, W *sorted, int32_t *ord
         p.count = s->count + pass * radix_digits;
         p.state = s->state + (int64_t)(pass % 2) * s->tiles * radix_digits;
         p.next_state = s->state + (int64_t)((pass + 1) % 2) * s->tiles * radix_digits;
-        SPIRA_TRY(kernel_launch_plain(radix_pass_kernel<W, with_rows>, (unsigned)s->tiles,
-                                      radix_threads, stream, "radix sort", p));
+        SPIRA_TRY(kernel_launch(radix_pass_kernel<W, with_rows>,
+                                {(unsigned)s->tiles, radix_threads, stream, "radix sort"}, p));
     }
     return status_success();
 }

@@ -108,10 +108,10 @@ SPIRA_API status sort_source(const source &from, int bits, W *sorted, int32_t *o
     const sort_steps<W> &steps = s->steps;
     const sort_shape *shape = &steps.shape;
     if (sort_takes_radix(shape->rows, bits)) {
-        SPIRA_TRY(kernel_launch_plain(sort_words_kernel<W, source>,
-                                      (unsigned)ceil_div(shape->rows, sort_threads), sort_threads,
-                                      stream, "sort", from, shape->rows,
-                                      radix_input(&s->radix, sorted, 0, bits)));
+        SPIRA_TRY(kernel_launch(
+            sort_words_kernel<W, source>,
+            {(unsigned)ceil_div(shape->rows, sort_threads), sort_threads, stream, "sort"}, from,
+            shape->rows, radix_input(&s->radix, sorted, 0, bits)));
         return radix_sort_rows(&s->radix, sorted, order, 0, bits, stream);
     }
     sort_target<W> to = {};
@@ -120,16 +120,18 @@ SPIRA_API status sort_source(const source &from, int bits, W *sorted, int32_t *o
     to.row = bits_for((uint64_t)shape->rows - 1);
     to.sorted = sorted;
     to.order = order;
-    SPIRA_TRY(kernel_launch_plain(sort_sample_kernel<W, source>, sort_groups * sort_parts,
-                                  sort_threads, stream, "sort", from, steps));
-    SPIRA_TRY(kernel_launch(sort_split_kernel<W, source>, (unsigned)shape->blocks, sort_threads,
-                            sort_split_bytes<W>(shape), false, 1, stream, "sort", from, steps));
+    SPIRA_TRY(kernel_launch(sort_sample_kernel<W, source>,
+                            {sort_groups * sort_parts, sort_threads, stream, "sort"}, from, steps));
+    SPIRA_TRY(kernel_launch(
+        sort_split_kernel<W, source>,
+        {(unsigned)shape->blocks, sort_threads, stream, "sort", false, sort_split_bytes<W>(shape)},
+        from, steps));
     const bool crowded = sort_is_crowded(shape);
-    return kernel_launch_plain(crowded ? sort_buckets_kernel<W, sort_crowded_threads>
-                                       : sort_buckets_kernel<W, sort_bucket_threads>,
-                               (unsigned)shape->buckets,
-                               crowded ? sort_crowded_threads : sort_bucket_threads, stream, "sort",
-                               steps, to);
+    return kernel_launch(crowded ? sort_buckets_kernel<W, sort_crowded_threads>
+                                 : sort_buckets_kernel<W, sort_bucket_threads>,
+                         {(unsigned)shape->buckets,
+                          crowded ? sort_crowded_threads : sort_bucket_threads, stream, "sort"},
+                         steps, to);
 }
 
 } // namespace spira

@@ -236,9 +236,9 @@ SPIRA_API status unique_launch(const unique_task<W> &task, cudaStream_t stream) 
     const unsigned blocks = (unsigned)cut.blocks;
     auto count = cut.items == 1 ? unique_count_kernel<W, 1> : unique_count_kernel<W, unique_items>;
     auto write = cut.items == 1 ? unique_write_kernel<W, 1> : unique_write_kernel<W, unique_items>;
-    SPIRA_TRY(kernel_launch_plain(count, blocks, unique_threads, stream, "unique", task.sorted,
-                                  task.rows, task.heads));
-    return kernel_launch_plain(write, blocks, unique_threads, stream, "unique", task);
+    SPIRA_TRY(kernel_launch(count, {blocks, unique_threads, stream, "unique"}, task.sorted,
+                            task.rows, task.heads));
+    return kernel_launch(write, {blocks, unique_threads, stream, "unique"}, task);
 }
 
 // ---- words in any order -------------------------------------------------------------------------

@@ -300,13 +300,12 @@ SPIRA_API status cap_launch(const cap_task<W> &task, cudaStream_t stream) {
     const unsigned blocks = (unsigned)task.shape.blocks;
     const int64_t clear = task.shape.words + (int64_t)task.shape.batches * task.shape.chunks;
     SPIRA_TRY(status_from_cuda(cudaMemsetAsync(s.mask, 0, (size_t)clear * 4, stream), "voxelize"));
-    SPIRA_TRY(
-        kernel_launch_plain(cap_mark_kernel<W>, blocks, cap_threads, stream, "voxelize", task));
-    SPIRA_TRY(kernel_launch_plain(cap_limit_kernel<W>, (unsigned)task.shape.batches,
-                                  cap_limit_threads, stream, "voxelize", task));
-    SPIRA_TRY(
-        kernel_launch_plain(cap_keep_kernel<W>, blocks, cap_threads, stream, "voxelize", task));
-    return kernel_launch_plain(cap_move_kernel<W>, blocks, cap_threads, stream, "voxelize", task);
+    SPIRA_TRY(kernel_launch(cap_mark_kernel<W>, {blocks, cap_threads, stream, "voxelize"}, task));
+    SPIRA_TRY(kernel_launch(cap_limit_kernel<W>,
+                            {(unsigned)task.shape.batches, cap_limit_threads, stream, "voxelize"},
+                            task));
+    SPIRA_TRY(kernel_launch(cap_keep_kernel<W>, {blocks, cap_threads, stream, "voxelize"}, task));
+    return kernel_launch(cap_move_kernel<W>, {blocks, cap_threads, stream, "voxelize"}, task);
 }
 
 } // namespace spira

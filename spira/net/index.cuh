@@ -176,8 +176,8 @@ SPIRA_KERNEL void net_count_kernel(voxel_set<W> input, device_status *trouble) {
 
 template <typename W>
 SPIRA_API status net_index_count(const net_run_args<W> *run, cudaStream_t stream) {
-    return kernel_launch_plain(net_count_kernel<W>, 1, 1, stream, "net_index", run->input,
-                               run->trouble);
+    return kernel_launch(net_count_kernel<W>, {1, 1, stream, "net_index"}, run->input,
+                         run->trouble);
 }
 
 // Builds a part of the index. The arguments have been checked.

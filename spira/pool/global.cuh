@@ -197,11 +197,12 @@ template <typename W, typename E>
 SPIRA_API status pool_global_start(const pool_global_args<W> &a, const pool_global_places &p,
                                    cudaStream_t stream) {
     const dim3 parts(pool_parts, (unsigned)a.layout->batches);
-    SPIRA_TRY(kernel_launch_plain(pool_part_kernel<E, pool_global_args<W>>, parts,
-                                  pool_global_threads, stream, "pool_global", a, *a.layout, p));
-    return kernel_launch_plain(pool_join_kernel<W, E>,
-                               pool_join_blocks(a.channels, a.layout->batches), pool_global_threads,
-                               stream, "pool_global", a, *a.layout, p);
+    SPIRA_TRY(kernel_launch(pool_part_kernel<E, pool_global_args<W>>,
+                            {parts, pool_global_threads, stream, "pool_global"}, a, *a.layout, p));
+    return kernel_launch(pool_join_kernel<W, E>,
+                         {pool_join_blocks(a.channels, a.layout->batches), pool_global_threads,
+                          stream, "pool_global"},
+                         a, *a.layout, p);
 }
 
 template <typename W, typename E>
@@ -211,8 +212,8 @@ SPIRA_API status pool_global_grad_start(const pool_global_grad_args<W> &a,
     const int64_t all = ceil_div((int64_t)a.set.capacity * a.channels, pool_global_threads);
     SPIRA_REQUIRE(all <= INT32_MAX, status_bad_size, "set.capacity * channels", all);
     const auto launch = [&](auto kernel, dim3 blocks) {
-        return kernel_launch_plain(kernel, blocks, pool_global_threads, stream, "pool_global_grad",
-                                   a, *a.layout, p);
+        return kernel_launch(kernel, {blocks, pool_global_threads, stream, "pool_global_grad"}, a,
+                             *a.layout, p);
     };
     if (a.kind == pool_max) {
         SPIRA_TRY(launch(pool_part_kernel<E, pool_global_grad_args<W>>, parts));

@@ -101,7 +101,7 @@ void check_matrix() {
         }
     }
     std::vector<float> sum(16 * 8);
-    REQUIRE_OK(kernel_launch(kernel_matrix<E>, 1, 32, memory, false, 1, nullptr, "matrix",
+    REQUIRE_OK(kernel_launch(kernel_matrix<E>, {1, 32, nullptr, "matrix", false, memory},
                              (const E *)a.data(), (const E *)b.data(), sum.data()));
     for (size_t i = 0; i < sum.size(); ++i) {
         float wanted = 0;
@@ -114,11 +114,11 @@ void check_matrix() {
 }
 
 status launch_parts(int leaves) {
-    return kernel_launch(kernel_parts, 2, threads, 0, false, 1, nullptr, "parts", leaves);
+    return kernel_launch(kernel_parts, {2, threads, nullptr, "parts"}, leaves);
 }
 
 status launch_splits(int leaves, int32_t *votes) {
-    return kernel_launch(kernel_splits, 1, threads, 0, false, 1, nullptr, "splits", leaves, votes);
+    return kernel_launch(kernel_splits, {1, threads, nullptr, "splits"}, leaves, votes);
 }
 
 // One warp copies to shared memory that the other warps read, with one planted mistake.
@@ -249,9 +249,10 @@ void check_multiply(int log) {
     }
     std::vector<float> sums(64 * columns);
     const auto launch = [&](bool waits) {
-        return kernel_launch(kernel_multiply<E, columns>, 1, 128, ((64 + columns) << log) + 1024,
-                             false, 1, nullptr, "multiply", a.data(), b.data(), log, sums.data(),
-                             waits);
+        return kernel_launch(
+            kernel_multiply<E, columns>,
+            {1, 128, nullptr, "multiply", false, ((size_t)(64 + columns) << log) + 1024}, a.data(),
+            b.data(), log, sums.data(), waits);
     };
     REQUIRE_OK(launch(true));
     for (int at = 0; at < 64 * columns; ++at) {
@@ -270,8 +271,8 @@ void check_multiply(int log) {
 TEST(emulate_threads_meet) {
     enum { blocks = 3, all = blocks * threads };
     std::vector<int32_t> votes(all), lower(all), sums(all), others(all);
-    REQUIRE_OK(kernel_launch(kernel_meets, blocks, threads, 0, false, 1, nullptr, "meets",
-                             votes.data(), lower.data(), sums.data(), others.data()));
+    REQUIRE_OK(kernel_launch(kernel_meets, {blocks, threads, nullptr, "meets"}, votes.data(),
+                             lower.data(), sums.data(), others.data()));
     for (size_t at = 0; at < all; ++at) {
         const int own = (int)at % threads, lane = own % 32, first = own - lane;
         uint32_t vote = 0;
@@ -294,7 +295,7 @@ TEST(emulate_reports_threads_that_do_not_arrive) {
         CHECK_STATUS(launch_parts(leaves), status_cuda);
         CHECK_STATUS(launch_splits(leaves, &votes), status_cuda);
     }
-    CHECK_STATUS(kernel_launch(kernel_strays, 1, threads, 0, false, 1, nullptr, "strays", &votes),
+    CHECK_STATUS(kernel_launch(kernel_strays, {1, threads, nullptr, "strays"}, &votes),
                  status_cuda);
     CHECK_OK(launch_parts(-1)); // the emulator is still usable
 }
@@ -306,7 +307,7 @@ TEST(emulate_copies_complete_late) {
     }
     const auto launch = [&](mistake m) {
         to.assign(256, 0);
-        return kernel_launch(kernel_copies, 1, threads, memory, false, 1, nullptr, "copies",
+        return kernel_launch(kernel_copies, {1, threads, nullptr, "copies", false, memory},
                              from.data(), to.data(), m);
     };
     for (emulate::seed = 0; emulate::seed < 20; ++emulate::seed) {
@@ -326,8 +327,9 @@ TEST(emulate_copies_complete_late) {
 TEST(emulate_clusters_share_memory) {
     std::vector<float> to(4 * threads);
     const auto good = [&](bool taken_first) {
-        const status s = kernel_launch(kernel_cluster, 2, threads, memory, false, 2, nullptr,
-                                       "cluster", to.data(), taken_first);
+        const status s =
+            kernel_launch(kernel_cluster, {2, threads, nullptr, "cluster", false, memory, 2},
+                          to.data(), taken_first);
         bool all = s.code == status_ok;
         for (int at = 0; at < 4 * threads; ++at) {
             const int rank = at / threads / 2, round = at / threads % 2;
@@ -350,8 +352,9 @@ TEST(emulate_programmatic_launch) {
     emulate::previous = {[&] { from = 5; }, [&] { from = 7; }};
     for (bool programmatic : {true, false}) {
         from = 7;
-        REQUIRE_OK(kernel_launch(kernel_programmatic, 1, threads, 0, programmatic, 1, nullptr,
-                                 "programmatic", (const int32_t *)&from, to.data()));
+        REQUIRE_OK(kernel_launch(kernel_programmatic,
+                                 {1, threads, nullptr, "programmatic", programmatic},
+                                 (const int32_t *)&from, to.data()));
         for (int i = 0; i < 2 * threads; ++i) {
             CHECK_EQUAL(to[(size_t)i], programmatic && i % 2 == 0 ? 5 : 7);
         }
@@ -374,9 +377,9 @@ TEST(emulate_groups_of_copies) {
     }
     for (int left = 0; left < 3; ++left) {
         for (bool ends : {true, false}) {
-            const status s =
-                kernel_launch(kernel_groups, 1, threads, 3 * threads * 16, false, 1, nullptr,
-                              "groups", (const uint32_t *)from.data(), to.data(), left, ends);
+            const status s = kernel_launch(kernel_groups,
+                                           {1, threads, nullptr, "groups", false, 3 * threads * 16},
+                                           (const uint32_t *)from.data(), to.data(), left, ends);
             CHECK_STATUS(s, ends || left == 0 ? status_ok : status_cuda);
             for (int i = 0; i < 3 * threads; ++i) {
                 const int group = i / threads, other = threads - 1 - i % threads;

@@ -179,8 +179,8 @@ TEST(expand_cells_look_back) {
                 wanted += i > from ? i : 0;
             }
             state[(size_t)from] = lookback_all | 1000;
-            REQUIRE_OK(kernel_launch(look_back_kernel, 1, 32, 0, false, 1, nullptr, "test",
-                                     state.data(), tile, before.data()));
+            REQUIRE_OK(kernel_launch(look_back_kernel, {1, 32, nullptr, "test"}, state.data(), tile,
+                                     before.data()));
             CHECK(before == std::vector<int>(32, wanted));
         }
     }

@@ -95,8 +95,8 @@ bool sorts(random_state *r, const std::vector<W> &words, std::vector<int32_t> fi
     to.row = bits_for((uint64_t)rows - 1);
     to.sorted = sorted.data();
     to.order = order.data();
-    CHECK_OK(kernel_launch_plain(sort_buckets_kernel<W, threads>, (unsigned)s.shape.buckets,
-                                 threads, nullptr, "sort", steps, to));
+    CHECK_OK(kernel_launch(sort_buckets_kernel<W, threads>,
+                           {(unsigned)s.shape.buckets, threads, nullptr, "sort"}, steps, to));
     return sort_is(words, wanted, sorted, order);
 }
 

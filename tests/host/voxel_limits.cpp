@@ -64,8 +64,8 @@ template <typename W, bool points, bool ranged>
 void words_of(const word_layout *layout, const voxel_input *in, device_status *trouble, W *word) {
     const voxelize_source<W, points, ranged> from = {*layout, *in, trouble};
     CHECK_OK(kernel_launch(words_kernel<W, voxelize_source<W, points, ranged>>,
-                           (unsigned)ceil_div(in->rows, 64), 64, 0, false, 1, nullptr, "words",
-                           from, in->rows, word));
+                           {(unsigned)ceil_div(in->rows, 64), 64, nullptr, "words"}, from, in->rows,
+                           word));
 }
 
 // voxelize, but for the sort, which the host does.

@@ -594,28 +594,37 @@ status kernel_shared_allow(K, int, const char *) {
     return status_success();
 }
 
+// As launch_config of base/launch.cuh.
+struct launch_config {
+    dim3 blocks, threads;
+    cudaStream_t stream;
+    const char *subject;
+    bool programmatic = false;
+    size_t shared = 0;
+    unsigned cluster = 0;
+};
+
 // Runs a kernel. programmatic: it begins before the previous kernel has ended (previous_kernel).
 template <typename... P, typename... A>
-status kernel_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
-                     bool programmatic, unsigned ranks, cudaStream_t, const char *,
-                     const A &...arguments) {
+status kernel_launch(void (*kernel)(P...), const launch_config &as, const A &...arguments) {
+    const dim3 blocks = as.blocks;
     gridDim = blocks;
-    blockDim = threads;
+    blockDim = as.threads;
     emulate::trouble = nullptr;
     emulate::launched.insert((const void *)kernel);
     const unsigned all = blocks.x * blocks.y * blocks.z;
-    const unsigned each = ranks > 1 ? ranks : emulate::side_by_side;
+    const unsigned each = as.cluster > 1 ? as.cluster : emulate::side_by_side;
     for (unsigned number : emulate::admitted((all + each - 1) / each)) {
         emulate::cluster c = {};
         c.body = [&] { kernel(P(arguments)...); };
         c.ranks = (unsigned)min_of(each, all - number * each);
-        c.threads = threads.x;
-        c.released = !programmatic;
+        c.threads = as.threads.x;
+        c.released = !as.programmatic;
         emulate::run_cluster(&c, [&](emulate::block *b) {
             const unsigned at = number * each + b->rank;
             blockIdx = {at % blocks.x, at / blocks.x % blocks.y, at / blocks.x / blocks.y};
             if (emulate::memory_begin) {
-                emulate::memory_begin(b, shared);
+                emulate::memory_begin(b, as.shared);
             }
         });
         if (emulate::trouble) {
@@ -623,12 +632,6 @@ status kernel_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t sha
         }
     }
     return status_success();
-}
-
-template <typename... P, typename... A>
-status kernel_launch_plain(void (*kernel)(P...), dim3 blocks, dim3 threads, cudaStream_t stream,
-                           const char *subject, const A &...arguments) {
-    return kernel_launch(kernel, blocks, threads, 0, false, 1, stream, subject, arguments...);
 }
 
 } // namespace spira

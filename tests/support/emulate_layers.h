@@ -360,8 +360,7 @@ inline device_status weights_trouble;
 // Runs a kernel that packs p.total pieces.
 SPIRA_API void weights_pack(void (*kernel)(conv_pack_params), conv_pack_params p) {
     p.trouble = &weights_trouble;
-    CHECK_OK(kernel_launch(kernel, (unsigned)ceil_div(p.total, 256), 256, 0, false, 1, nullptr,
-                           "pack", p));
+    CHECK_OK(kernel_launch(kernel, {(unsigned)ceil_div(p.total, 256), 256, nullptr, "pack"}, p));
 }
 
 // Packed weights as plain floats.

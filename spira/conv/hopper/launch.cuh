@@ -21,8 +21,8 @@ SPIRA_API status hopper_launch(conv_params p, const device_info *d, cudaStream_t
                     (unsigned)max_of(min_of(tiles, resident), 1));
     auto kernel = hopper_kernel<T>;
     SPIRA_TRY(kernel_shared_allow(kernel, bytes, "conv (shared memory)"));
-    return kernel_launch(kernel, grid, T::threads, (size_t)bytes, p.programmatic, T::split, stream,
-                         "conv", p);
+    return kernel_launch(
+        kernel, {grid, T::threads, stream, "conv", p.programmatic, (size_t)bytes, T::split}, p);
 }
 
 // Few layers have a shortcut, so there are fewer variants with one: 64 columns serve for 32, too,

@@ -33,8 +33,8 @@ SPIRA_LAUNCHER status pairs_prepare(const device_info *gpu, const pairs_params &
                                     cudaStream_t stream) {
     int64_t quads = p.from_sums ? 1 : (int64_t)p.conv.capacity * p.pitch / 4;
     int64_t blocks = min_of(ceil_div(quads, pairs_threads), 8 * gpu->multiprocessors);
-    return kernel_launch(pairs_prepare_kernel<>, (unsigned)blocks, pairs_threads, 0, false, 1,
-                         stream, "conv_pairs_run (prepare)", p);
+    return kernel_launch(pairs_prepare_kernel<>,
+                         {(unsigned)blocks, pairs_threads, stream, "conv_pairs_run (prepare)"}, p);
 }
 
 template <typename E>
@@ -42,8 +42,8 @@ SPIRA_API status pairs_finish(const device_info *gpu, const pairs_params &p, cud
     unsigned x = (unsigned)min_of(ceil_div(p.conv.cout, 4), 64);
     dim3 block(x, pairs_threads / x);
     int64_t blocks = min_of(ceil_div(p.conv.capacity, block.y), 16 * gpu->multiprocessors);
-    return kernel_launch(pairs_finish_kernel<E>, (unsigned)blocks, block, 0, false, 1, stream,
-                         "conv_pairs_run (epilogue)", p);
+    return kernel_launch(pairs_finish_kernel<E>,
+                         {(unsigned)blocks, block, stream, "conv_pairs_run (epilogue)"}, p);
 }
 
 // How a walk is launched: with as many thread blocks as are resident.
@@ -64,8 +64,8 @@ SPIRA_API status pairs_launch(const device_info *gpu, pairs_params p, const pair
     const int lists = p.ordered ? 1 : p.conv.volume; // of a launch
     for (p.begin = 0; p.begin < p.conv.volume; p.begin += lists) {
         p.end = p.begin + lists;
-        SPIRA_TRY(kernel_launch(walk.kernel, grid, (unsigned)walk.threads, 0, false, 1, stream,
-                                "conv_pairs_run", p));
+        SPIRA_TRY(kernel_launch(walk.kernel,
+                                {grid, (unsigned)walk.threads, stream, "conv_pairs_run"}, p));
     }
     return p.to_sums ? status_success() : pairs_finish<E>(gpu, p, stream);
 }

@@ -48,7 +48,7 @@ SPIRA_API status portable_launch(conv_params p, const device_info *d, cudaStream
     const dim3 grid(1, (unsigned)p.slices, (unsigned)max_of(workers + p.halved, 1));
     auto kernel = portable_kernel<T>;
     SPIRA_TRY(kernel_shared_allow(kernel, bytes, "conv (shared memory)"));
-    return kernel_launch(kernel, grid, T::threads, (size_t)bytes, p.programmatic, 1, stream, "conv",
+    return kernel_launch(kernel, {grid, T::threads, stream, "conv", p.programmatic, (size_t)bytes},
                          p);
 }
 

@@ -42,9 +42,10 @@ SPIRA_API status net_op_run(net_op_product, const net_launch<W> *a) {
     const bool wide = args.channels % 8 == 0 && wide_aligned(args.a, 16) &&
                       wide_aligned(args.b, 16) && wide_aligned(args.out, 16);
     return numeric_dispatch<format>(args.type, [&](auto tag) {
-        return kernel_launch(net_product_kernel<typename decltype(tag)::element>, (unsigned)blocks,
-                             net_product_threads, 0, a->programmatic && a->plan->gpu.programmatic,
-                             1, a->stream, "product", args, wide);
+        return kernel_launch(net_product_kernel<typename decltype(tag)::element>,
+                             {(unsigned)blocks, net_product_threads, a->stream, "product",
+                              a->programmatic && a->plan->gpu.programmatic},
+                             args, wide);
     });
 }
 

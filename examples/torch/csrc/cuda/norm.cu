@@ -351,17 +351,19 @@ static status norm_run_rows(const device_info *info, const norm_params &p, cudaS
     const int64_t blocks = ceil_div(p.job.capacity, (int64_t)lines * norm_batch);
     const int64_t most = (int64_t)info->multiprocessors * norm_resident(backward) * norm_waves;
     return kernel_launch(norm_rows_kernel<E, wide, backward>,
-                         (unsigned)max_of(min_of(blocks, most), (int64_t)1), norm_threads, 0,
-                         info->programmatic, 1, stream, "norm", p);
+                         {(unsigned)max_of(min_of(blocks, most), (int64_t)1), norm_threads, stream,
+                          "norm", info->programmatic},
+                         p);
 }
 
 template <typename E, int wide, bool backward>
 static status norm_run(const device_info *info, const norm_params &p, cudaStream_t stream) {
     const unsigned finish = (unsigned)ceil_div(p.job.channels, 32);
-    SPIRA_TRY(kernel_launch(norm_sums_kernel<E, wide, backward>, (unsigned)p.parts, norm_threads, 0,
-                            info->programmatic, 1, stream, "norm", p));
-    SPIRA_TRY(kernel_launch(norm_finish_kernel<E, backward>, finish, norm_threads, 0,
-                            info->programmatic, 1, stream, "norm", p));
+    SPIRA_TRY(kernel_launch(norm_sums_kernel<E, wide, backward>,
+                            {(unsigned)p.parts, norm_threads, stream, "norm", info->programmatic},
+                            p));
+    SPIRA_TRY(kernel_launch(norm_finish_kernel<E, backward>,
+                            {finish, norm_threads, stream, "norm", info->programmatic}, p));
     return norm_run_rows<E, wide, backward>(info, p, stream);
 }
 

@@ -190,9 +190,10 @@ status rows_clear_tail(const spira::device_info *info, void *rows, const int32_t
         typedef decltype(piece) P;
         const int64_t pieces = bytes / (int64_t)sizeof(P);
         const int64_t grid = spira::ceil_div(capacity * pieces, 4 * 256);
-        return spira::kernel_launch(rows_clear_kernel<P>, (unsigned)spira::min_of(grid, 1024), 256,
-                                    0, info->programmatic, 1, stream, "rows_clear_tail", (P *)rows,
-                                    count, capacity, pieces);
+        return spira::kernel_launch(rows_clear_kernel<P>,
+                                    {(unsigned)spira::min_of(grid, 1024), 256, stream,
+                                     "rows_clear_tail", info->programmatic},
+                                    (P *)rows, count, capacity, pieces);
     });
 }
 
