@@ -11,14 +11,14 @@
 //
 // Keys. An output has a number, and the key is the rank of this number in the reflected Gray code:
 // neighbours in the code differ by one bit. The number depends on the map (order_keys):
-//   few         the columns have at most 11 directions: a bit for each of them
+//   few         the columns have at most 10 directions: a bit for each of them
 //   sectors     3 x 3 x 3 kernels: a bit for each sector in which the output has a tap, the first
 //               sector's bit the highest
 //   directions  other kernels: a bit for each of the 27 directions
 // The highest number's bit of directions is the highest.
 //
 // Classes. With few directions, each key is a class. Otherwise a table (order/table.h) divides the
-// keys into 2048 classes that have about the same number of rows on average over many scans; a key
+// keys into 1024 classes that have about the same number of rows on average over many scans; a key
 // that many rows have is a class of its own.
 #ifndef SPIRA_ORDER_KEY_H
 #define SPIRA_ORDER_KEY_H

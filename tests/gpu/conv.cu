@@ -1449,9 +1449,9 @@ DEVICE_TEST(gpu_conv_refuses_orders) {
         {status_null_pointer, "layout", [](auto *, conv_map *m) { m->order.source = nullptr; }},
         {status_bad_size, "layout.volume", [](auto *, conv_map *m) { m->order.volume = 4; }},
         {status_bad_size, "layout.volume", [](auto *, conv_map *m) { m->order.volume = 0; }},
-        {status_capacity, "layout.groups", [](auto *, conv_map *m) { --m->order.groups; }},
-        {status_capacity, "layout.groups", [](auto *, conv_map *m) { m->order.groups = -1; }},
-        {status_capacity, "layout.groups",
+        {status_bad_size, "layout.groups", [](auto *, conv_map *m) { --m->order.groups; }},
+        {status_bad_size, "layout.groups", [](auto *, conv_map *m) { m->order.groups = -1; }},
+        {status_bad_size, "layout.groups",
          [](auto *, conv_map *m) { m->capacity = m->order.groups * order_rows + 1; }},
         {status_bad_size, "capacity", [](auto *, conv_map *m) { m->capacity = 0; }},
     };

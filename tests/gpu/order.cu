@@ -489,7 +489,8 @@ DEVICE_TEST(gpu_order_refuses) {
         r->compact = from;
     };
     refused(status_null_pointer, "count", [](order_request *r) { r->count = nullptr; });
-    refused(status_capacity, "layout.groups", [](order_request *r) { r->capacity = 65; });
+    refused(status_bad_size, "layout.groups (fewer than the capacity has)",
+            [](order_request *r) { r->capacity = 65; });
     refused(status_bad_size, "capacity (of all maps)",
             [](order_request *r) { r->capacity = INT32_MAX / 2; });
     refused(status_alignment, "compact", [&](order_request *r) { compacted(r, compact + 2); });
@@ -607,7 +608,7 @@ DEVICE_TEST(gpu_order_slots_replay_beyond_32_bits) {
     CUDA_CHECK(cudaMemset(mask, 0xff, (size_t)words * sizeof *mask));
     CUDA_CHECK(cudaDeviceSynchronize());
     CHECK_STATUS(order_slots(&t, nullptr, capacity, slots, stream_get()), status_null_pointer);
-    CHECK_STATUS(order_slots(&t, count, capacity + 1, slots, stream_get()), status_capacity);
+    CHECK_STATUS(order_slots(&t, count, capacity + 1, slots, stream_get()), status_bad_size);
     cudaGraphExec_t replay = stream_capture(
         [&](cudaStream_t stream) { CHECK_OK(order_slots(&t, count, capacity, slots, stream)); });
     REQUIRE(replay != nullptr);

@@ -733,7 +733,8 @@ TEST(order_refuses) {
     refused(size, "layout.volume", [](request r) { r->kernel = kernel_cube(2, 1); });
     refused(size, "layout.volume", [](request r) { r->threshold = 3; }); // it has all 27
     refused(size, "threshold", [](request r) { r->threshold = -1; });
-    CHECK_EQUAL(refused(status_capacity, "layout.groups", [](request r) { r->capacity = 65; }), 2);
+    const char *groups = "layout.groups (fewer than the capacity has)";
+    CHECK_EQUAL(refused(size, groups, [](request r) { r->capacity = 65; }), 1);
     for (int32_t capacity : {0, -1, INT32_MAX}) {
         refused(size, "capacity", [=](request r) { r->capacity = capacity; });
     }
@@ -829,7 +830,7 @@ TEST(order_slots_refuses) {
     refused(status_null_pointer, "slots", &good, 100, nullptr);
     refused(status_alignment, "slots", &good, 100, (int64_t *)((char *)slots + 4));
     refused(status_bad_size, "count", &good, -1, slots);
-    refused(status_capacity, "layout.groups", &good, 129, slots);
+    refused(status_bad_size, "layout.groups (fewer than the capacity has)", &good, 129, slots);
     bad.mask = nullptr;
     refused(status_null_pointer, "layout", &bad, 100, slots);
     for (int volume : {-1, 0, 3376}) {
