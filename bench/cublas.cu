@@ -2,13 +2,11 @@
 //
 //     build/bench_cublas [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32] data/*.vox32
 //
-// Times ggs_run alone; lists and plan are ready. Each layer is timed with one product for each
-// offset (pair by pair, by rows, by rows on five streams), and with each grouping rule. The tiles
-// of gather and scatter and the parameters of a rule (waste, small) are the fastest of a few, as in
-// the papers. `flops` are 2 * pairs * cin * cout; `padding` is rows with padding over pairs;
-// `launches` counts kernels, memsets and cuBLAS calls; `scratch` is in bytes. Before a layer is
-// timed, 500 of its output rows are compared with sums in double, and all rows are searched for
-// unwritten elements.
+// Times ggs_run alone; lists and plan are ready. Each layer is timed with each grouping rule. The
+// parameters of a rule (waste, small) are the fastest of a few, as in the papers. `flops` are 2 *
+// pairs * cin * cout; `padding` is rows with padding over pairs; `launches` counts kernels and
+// cuBLAS calls; `scratch` is in bytes. Before a layer is timed, 500 of its output rows are compared
+// with sums in double, and all rows are searched for unwritten elements.
 #include "bench.cuh"
 
 #include "../spira/cublas.cuh"
@@ -23,14 +21,7 @@ static const blas_layer blas_layers[] = {
     {256, 256, 3, false}, {16, 16, 5, false}, {32, 32, 5, false}, {64, 64, 5, false},
 };
 
-enum { blas_samples = 500, blas_lanes = 4, blas_bytes = 32 << 20, blas_tune_us = 20000 };
-
-// The handles of a session.
-struct blas_handles {
-    spira::ggs_pool pool;
-    spira::ggs_lane lane[blas_lanes];
-    void *memory[blas_lanes + 1];
-};
+enum { blas_samples = 500, blas_bytes = 32 << 20, blas_tune_us = 20000 };
 
 // Lists of a submanifold layer, and the map to check with.
 struct blas_map {
@@ -39,15 +30,13 @@ struct blas_map {
     int32_t voxels;
     const int32_t *map; // [voxels, volume], host
     int64_t pairs;
-    spira::ggs_map lists; // device
+    spira::ggs_request request; // without shape and grouping
 };
 
 // One layer, and how it is to run.
 struct blas_work {
     const blas_map *map;
-    spira::conv_shape shape;
-    spira::ggs_options options;
-    spira::ggs_pool pool;
+    spira::ggs_request request;
     spira::ggs_args args;
     const void *in;      // [voxels, cin], host, as stored
     const float *weight; // [volume, cin, cout], host, as it enters the product
@@ -64,43 +53,12 @@ static void blas_check_status(cublasStatus_t s, const char *expression, int line
     }
 }
 
-static void blas_bind(cublasHandle_t *handle, cudaStream_t stream, void **memory) {
-    BENCH_CUDA(cudaMalloc(memory, blas_bytes));
-    BLAS_TRY(cublasCreate(handle));
-    BLAS_TRY(cublasSetStream(*handle, stream));
-    BLAS_TRY(cublasSetWorkspace(*handle, *memory, blas_bytes));
-}
-
-static blas_handles *blas_open(cudaStream_t stream) {
-    blas_handles *h = (blas_handles *)calloc(1, sizeof *h);
-    if (!h) {
-        bench_fail("out of host memory");
-    }
-    blas_bind(&h->pool.handle, stream, &h->memory[blas_lanes]);
-    BENCH_CUDA(cudaEventCreateWithFlags(&h->pool.fork, cudaEventDisableTiming));
-    for (int i = 0; i < blas_lanes; ++i) {
-        spira::ggs_lane *l = h->lane + i;
-        BENCH_CUDA(cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking));
-        BENCH_CUDA(cudaEventCreateWithFlags(&l->done, cudaEventDisableTiming));
-        blas_bind(&l->handle, l->stream, &h->memory[i]);
-    }
-    h->pool.lane = h->lane;
-    return h;
-}
-
-static void blas_close(blas_handles *h) {
-    BENCH_CUDA(cudaDeviceSynchronize());
-    for (spira::ggs_lane &l : h->lane) {
-        BLAS_TRY(cublasDestroy(l.handle));
-        BENCH_CUDA(cudaStreamDestroy(l.stream));
-        BENCH_CUDA(cudaEventDestroy(l.done));
-    }
-    BLAS_TRY(cublasDestroy(h->pool.handle));
-    BENCH_CUDA(cudaEventDestroy(h->pool.fork));
-    for (void *memory : h->memory) {
-        BENCH_CUDA(cudaFree(memory));
-    }
-    free(h);
+static cublasHandle_t blas_open(bench_session *s) {
+    cublasHandle_t handle;
+    BLAS_TRY(cublasCreate(&handle));
+    BLAS_TRY(cublasSetStream(handle, s->stream));
+    BLAS_TRY(cublasSetWorkspace(handle, bench_device<char>(&s->pool, blas_bytes), blas_bytes));
+    return handle;
 }
 
 // ---- a layer ------------------------------------------------------------------------------------
@@ -120,17 +78,18 @@ static blas_map blas_map_make(bench_session *s, const bench_scene<uint64_t> *sce
     m.map = bench_map_host(&s->pool, &scene->layout, &kernel, &scene->fine, &scene->fine, &m.pairs);
     bench_check_pairs(m.input, K, m.pairs);
     int32_t pairs = (int32_t)m.pairs;
-    m.lists.pairs.begin = bench_device<int32_t>(&s->pool, m.volume + 1);
-    m.lists.pairs.input = bench_device<int32_t>(&s->pool, pairs);
-    m.lists.pairs.output = bench_device<int32_t>(&s->pool, pairs);
-    m.lists.pairs.capacity = pairs;
-    m.lists.inputs = m.lists.outputs = m.voxels;
-    m.lists.count = scene->fine.device.count;
+    spira::ggs_request *r = &m.request;
+    r->pairs.begin = bench_device<int32_t>(&s->pool, m.volume + 1);
+    r->pairs.input = bench_device<int32_t>(&s->pool, pairs);
+    r->pairs.output = bench_device<int32_t>(&s->pool, pairs);
+    r->pairs.capacity = pairs;
+    r->inputs = r->outputs = m.voxels;
+    r->count = scene->fine.device.count;
     size_t bytes = 0;
     BENCH_TRY(spira::map_lists_workspace(&kernel, m.voxels, &bytes));
     const spira::map_request<uint64_t> request = {kernel, scene->fine.device, scene->fine.device,
                                                   spira::map_forms_none(0, false, scene->trouble)};
-    BENCH_TRY(spira::map_build_lists(&scene->layout, &request, &m.lists.pairs,
+    BENCH_TRY(spira::map_build_lists(&scene->layout, &request, &r->pairs,
                                      bench_device<char>(&s->pool, (int64_t)bytes), bytes,
                                      s->stream));
     bench_check_trouble(&s->pool, scene->trouble);
@@ -145,11 +104,11 @@ static blas_work blas_work_make(bench_session *s, const blas_map *m, const blas_
     int64_t features = (int64_t)m->voxels * layer->cin;
     int64_t weights = (int64_t)m->volume * layer->cin * layer->cout;
     w.map = m;
-    w.shape.volume = m->volume;
-    w.shape.cin = layer->cin;
-    w.shape.cout = layer->cout;
-    w.shape.type = type;
-    w.options = spira::ggs_options_default();
+    w.request = m->request;
+    w.request.shape.volume = m->volume;
+    w.request.shape.cin = layer->cin;
+    w.request.shape.cout = layer->cout;
+    w.request.shape.type = type;
     char *in = bench_host<char>(&s->pool, features * element);
 #pragma omp parallel for
     for (int64_t i = 0; i < features; ++i) {
@@ -159,35 +118,37 @@ static blas_work blas_work_make(bench_session *s, const blas_map *m, const blas_
     for (int64_t i = 0; i < weights; ++i) {
         weight[i] = spira::numeric_operand(type, blas_random(2, i));
     }
-    char *stored = bench_device<char>(&s->pool, weights * element);
-    BENCH_TRY(spira::ggs_weights_store(&w.shape, bench_upload(&s->pool, weight, weights), stored,
-                                       s->stream));
+    size_t bytes = 0;
+    BENCH_TRY(spira::ggs_weights_bytes(&w.request.shape, &bytes));
+    const spira::conv_weights given = {bench_upload(&s->pool, weight, weights),
+                                       bench_device<char>(&s->pool, (int64_t)bytes), bytes,
+                                       nullptr};
+    BENCH_TRY(spira::ggs_weights_pack(bench_gpu(), &w.request.shape, &given, s->stream));
     w.in = in;
     w.weight = weight;
     w.args.in = bench_upload(&s->pool, (const char *)in, features * element);
-    w.args.weights = stored;
+    w.args.weights = given.packed;
     w.args.out = bench_device<char>(&s->pool, (int64_t)m->voxels * layer->cout * element);
     return w;
 }
 
 // The output is NaN all over afterwards.
 static void blas_plan(bench_session *s, blas_work *w) {
-    int32_t *host = bench_host<int32_t>(&s->pool, spira::ggs_host_size(w->shape.volume));
+    int32_t *host = bench_host<int32_t>(&s->pool, spira::ggs_host_size(w->request.shape.volume));
     size_t bytes = 0;
-    BENCH_TRY(spira::ggs_plan_workspace(&w->shape, &w->map->lists, &w->options, &bytes));
-    BENCH_TRY(spira::ggs_plan(&w->shape, &w->map->lists, &w->options, host,
-                              bench_device<char>(&s->pool, (int64_t)bytes), bytes, &w->layer,
-                              s->stream));
+    BENCH_TRY(spira::ggs_plan_workspace(&w->request, &bytes));
+    BENCH_TRY(spira::ggs_plan(&w->request, host, bench_device<char>(&s->pool, (int64_t)bytes),
+                              bytes, &w->layer, s->stream));
     BENCH_TRY(spira::ggs_run_workspace(&w->layer, &w->scratch_bytes));
     w->scratch = bench_device<char>(&s->pool, (int64_t)w->scratch_bytes);
-    size_t out =
-        (size_t)w->map->voxels * (size_t)w->shape.cout * (size_t)spira::numeric_size(w->shape.type);
+    size_t out = (size_t)w->map->voxels * (size_t)w->layer.shape.cout *
+                 (size_t)spira::numeric_size(w->layer.shape.type);
     BENCH_CUDA(cudaMemsetAsync(w->args.out, 0xff, out, s->stream));
 }
 
 static spira::status blas_step(void *context, cudaStream_t stream) {
     const blas_work *w = (const blas_work *)context;
-    return spira::ggs_run(&w->layer, &w->args, &w->pool, w->scratch, w->scratch_bytes, stream);
+    return spira::ggs_run(bench_gpu(), &w->layer, &w->args, w->scratch, w->scratch_bytes, stream);
 }
 
 // ---- the check ----------------------------------------------------------------------------------
@@ -195,7 +156,7 @@ static spira::status blas_step(void *context, cudaStream_t stream) {
 // How far the worst channel of a row is off, in units of its bound: twice the textbook's for sums
 // in fp32, and one rounding to the storage type. NaN counts as infinite.
 static double blas_check_row(const blas_work *w, const void *out, int64_t row) {
-    const spira::conv_shape *s = &w->shape;
+    const spira::conv_shape *s = &w->layer.shape;
     const int32_t *taps = w->map->map + row * s->volume;
     bool half = spira::numeric_size(s->type) == 2;
     double epsilon = half ? spira::numeric_epsilon(s->type) : 0, worst = 0;
@@ -222,13 +183,13 @@ static double blas_check_row(const blas_work *w, const void *out, int64_t row) {
 }
 
 static void blas_check(bench_session *s, const blas_work *w, const char *label) {
-    int64_t elements = (int64_t)w->map->voxels * w->shape.cout, missing = 0;
+    int64_t elements = (int64_t)w->map->voxels * w->layer.shape.cout, missing = 0;
     int keep = s->pool.blocks;
     const char *out = bench_download(&s->pool, (const char *)w->args.out,
-                                     elements * spira::numeric_size(w->shape.type));
+                                     elements * spira::numeric_size(w->layer.shape.type));
 #pragma omp parallel for reduction(+ : missing)
     for (int64_t i = 0; i < elements; ++i) {
-        missing += !spira::float_is_finite(spira::numeric_load(w->shape.type, out, i));
+        missing += !spira::float_is_finite(spira::numeric_load(w->layer.shape.type, out, i));
     }
     if (missing) {
         bench_fail("%s: %lld outputs are not written or not finite", label, (long long)missing);
@@ -252,10 +213,10 @@ static void blas_check(bench_session *s, const blas_work *w, const char *label) 
 // ---- times --------------------------------------------------------------------------------------
 
 // Keeps `tried` if it is the first or the fastest so far. A short measurement without a check.
-static void blas_try(bench_session *s, blas_work *w, spira::ggs_options tried,
-                     spira::ggs_options *best, double *best_us) {
+static void blas_try(bench_session *s, blas_work *w, spira::ggs_grouping tried,
+                     spira::ggs_grouping *best, double *best_us) {
     int keep = s->pool.blocks;
-    w->options = tried;
+    w->request.grouping = tried;
     blas_plan(s, w);
     BENCH_TRY(blas_step(w, s->stream));
     double us = bench_measure_within(s->stream, blas_step, w, blas_tune_us).us;
@@ -266,39 +227,25 @@ static void blas_try(bench_session *s, blas_work *w, spira::ggs_options tried,
     }
 }
 
-static void blas_tune_tiles(bench_session *s, blas_work *w, spira::ggs_options *o) {
-    double us = 0;
-    spira::ggs_options tried = *o;
-    for (int tile = 1; tile <= 8; tile *= 2) {
-        tried.gather_tile = tile;
-        blas_try(s, w, tried, o, &us);
-    }
-    tried = *o;
-    for (int tile = 2; tile <= 8; tile *= 2) {
-        tried.scatter_tile = tile;
-        blas_try(s, w, tried, o, &us);
-    }
-}
-
 // The parameters of a rule: waste, and for the adaptive one `small`.
-static void blas_tune_rule(bench_session *s, blas_work *w, spira::ggs_options *o) {
+static void blas_tune_rule(bench_session *s, blas_work *w, spira::ggs_grouping *g) {
     const double wastes[] = {0, 0.1, 0.25, 0.5};
     const int32_t smalls[] = {1 << 13, INT32_MAX};
     double us = 0;
-    spira::ggs_options tried = *o;
+    spira::ggs_grouping tried = *g;
     for (double waste : wastes) {
         for (int32_t small : smalls) {
-            tried.grouping.waste = waste;
-            tried.grouping.small = small;
-            if (small == INT32_MAX || tried.grouping.rule == spira::ggs_rule_adaptive) {
-                blas_try(s, w, tried, o, &us);
+            tried.waste = waste;
+            tried.small = small;
+            if (small == INT32_MAX || tried.rule == spira::ggs_rule_adaptive) {
+                blas_try(s, w, tried, g, &us);
             }
         }
     }
 }
 
 static void blas_print(const bench_session *s, const bench_row *r, const blas_work *w) {
-    const spira::ggs_options *o = &w->options;
+    const spira::ggs_grouping *g = &w->request.grouping;
     printf("{\"bench\": \"%s\"", r->bench);
     bench_print_text("input", r->input);
     bench_print_count("voxels", r->voxels);
@@ -308,18 +255,13 @@ static void blas_print(const bench_session *s, const bench_row *r, const blas_wo
     bench_print_text("dtype", r->dtype);
     bench_print_text("layout", r->layout);
     bench_print_text("dataflow", r->dataflow);
-    bench_print_text("rule", spira::ggs_rule_name(o->grouping.rule));
-    bench_print_text("order", o->order == spira::ggs_order_rows ? "rows" : "pairs");
-    bool batches =
-        o->grouping.rule == spira::ggs_rule_adaptive || o->grouping.rule == spira::ggs_rule_sorted;
-    if (batches) {
-        printf(", \"waste\": %.3f, \"small\": %d", o->grouping.waste, o->grouping.small);
+    bench_print_text("rule", spira::ggs_rule_name(g->rule));
+    if (g->rule != spira::ggs_rule_each) {
+        printf(", \"waste\": %.3f, \"small\": %d", g->waste, g->small);
     }
-    printf(", \"padding\": %.4f", spira::ggs_padding_ratio(&w->layer.groups));
-    bench_print_count("launches", w->layer.launches);
-    bench_print_count("streams", w->pool.lanes + 1);
-    bench_print_count("gather_tile", o->gather_tile);
-    bench_print_count("scatter_tile", o->scatter_tile);
+    const spira::ggs_groups *groups = &w->layer.groups;
+    printf(", \"padding\": %.4f", (double)groups->rows / (double)groups->real_rows);
+    bench_print_count("launches", groups->count + 2);
     printf(", \"us\": %.3f", r->time.us);
     bench_print_count("runs", r->time.runs);
     bench_print_count("pairs", r->pairs);
@@ -343,7 +285,7 @@ static void blas_run(bench_session *s, bench_row *row, blas_work *w, const char 
 }
 
 // All ways to run one layer.
-static void blas_run_layer(bench_session *s, const blas_handles *h,
+static void blas_run_layer(bench_session *s, cublasHandle_t handle,
                            const bench_scene<uint64_t> *scene, const blas_map *m,
                            const blas_layer *layer, spira::numeric type) {
     int keep = s->pool.blocks;
@@ -351,7 +293,7 @@ static void blas_run_layer(bench_session *s, const blas_handles *h,
     snprintf(label, sizeof label, "%.120s: cublas %d,%d,%d %s", m->input, layer->cin, layer->cout,
              layer->K, spira::numeric_name(type));
     blas_work w = blas_work_make(s, m, layer, type);
-    w.pool = h->pool;
+    w.args.handle = handle;
     bench_row row = bench_row_make("conv", scene);
     row.K = layer->K;
     row.cin = layer->cin;
@@ -362,35 +304,19 @@ static void blas_run_layer(bench_session *s, const blas_handles *h,
     row.pairs = m->pairs;
     row.flops = 2 * m->pairs * layer->cin * layer->cout;
 
-    spira::ggs_options tuned = w.options;
-    blas_tune_tiles(s, &w, &tuned);
-    w.options = tuned;
-    w.options.grouping.rule = spira::ggs_rule_each;
-    w.options.order = spira::ggs_order_pairs;
-    blas_run(s, &row, &w, label);
-    w.options.order = spira::ggs_order_rows;
-    blas_run(s, &row, &w, label);
-    w.pool.lanes = blas_lanes;
-    blas_run(s, &row, &w, label);
-    w.pool.lanes = 0;
-    for (spira::ggs_rule rule : {spira::ggs_rule_adaptive, spira::ggs_rule_sorted}) {
-        spira::ggs_options best = tuned;
-        best.grouping.rule = rule;
-        best.grouping.mirrored = true; // submanifold
-        blas_tune_rule(s, &w, &best);
-        w.options = best;
-        blas_run(s, &row, &w, label);
-    }
-    if (spira::numeric_size(type) == 4) {
-        w.options = tuned;
-        w.options.grouping.rule = spira::ggs_rule_grouped;
+    for (int rule = spira::ggs_rule_each; rule <= spira::ggs_rule_sorted; ++rule) {
+        spira::ggs_grouping best = {(spira::ggs_rule)rule, 0, 0};
+        if (rule != spira::ggs_rule_each) {
+            blas_tune_rule(s, &w, &best);
+        }
+        w.request.grouping = best;
         blas_run(s, &row, &w, label);
     }
     bench_pool_free(&s->pool, keep);
 }
 
 // Every type that is asked for: by --dtype, or all that are usual for the layer.
-static void blas_run_types(bench_session *s, const blas_handles *h,
+static void blas_run_types(bench_session *s, cublasHandle_t handle,
                            const bench_scene<uint64_t> *scene, const blas_map *m,
                            const blas_layer *layer) {
     const spira::numeric types[] = {spira::numeric_f16, spira::numeric_bf16, spira::numeric_tf32,
@@ -398,14 +324,14 @@ static void blas_run_types(bench_session *s, const blas_handles *h,
     for (spira::numeric type : types) {
         bool usual = type == spira::numeric_f16 || layer->all_types;
         if (s->options.dtype >= 0 ? type == s->options.dtype : usual) {
-            blas_run_layer(s, h, scene, m, layer, type);
+            blas_run_layer(s, handle, scene, m, layer, type);
         }
     }
 }
 
 static void blas_run_input(bench_session *s, const bench_input *input) {
     bench_scene<uint64_t> scene = bench_scene_wide(&s->pool, input);
-    blas_handles *h = blas_open(s->stream);
+    cublasHandle_t handle = blas_open(s);
     int keep = s->pool.blocks;
     const int *only = s->options.only;
     blas_layer one = {only[0], only[1], only[2], true};
@@ -417,9 +343,10 @@ static void blas_run_input(bench_session *s, const bench_input *input) {
             bench_pool_free(&s->pool, keep);
             m = blas_map_make(s, &scene, layers[i].K);
         }
-        blas_run_types(s, h, &scene, &m, &layers[i]);
+        blas_run_types(s, handle, &scene, &m, &layers[i]);
     }
-    blas_close(h);
+    BENCH_CUDA(cudaDeviceSynchronize());
+    BLAS_TRY(cublasDestroy(handle));
 }
 
 int main(int argc, char **argv) {

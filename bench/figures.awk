@@ -176,9 +176,7 @@ function begin_figure(    n, i, name) {
         note = "After TorchSparse (adaptive) and Minuet (sorted sizes). Channels in, channels out, kernel size."
         plot_x("names")
         plot_y("log", "microseconds")
-        plot_series("each offset, pair by pair", "dots")
-        plot_series("each offset, by rows", "dots")
-        plot_series("each offset, on 5 streams", "dots")
+        plot_series("each offset", "dots")
         plot_series("adaptive groups", "dots")
         plot_series("sorted groups", "dots")
         plot_series("spira's convolution", "tick")
@@ -215,10 +213,7 @@ function map_step() {
 
 # How a product is grouped.
 function grouping_name() {
-    if (value("rule") == "each")
-        return value("streams") > 1 ? "each offset, on 5 streams" : \
-            value("order") == "rows" ? "each offset, by rows" : "each offset, pair by pair"
-    return value("rule") " groups"
+    return value("rule") == "each" ? "each offset" : value("rule") " groups"
 }
 
 # Adds the line at hand to the figure, where it belongs to it.

@@ -137,15 +137,14 @@ function take_dataflow(    key) {
 }
 
 # Keeps a line of a layer by gather, cuBLAS and scatter.
-function take_grouping(    key, column) {
+function take_grouping(    key, rule) {
     key = "grouping" SUBSEP step_name("conv") SUBSEP value("input")
     add_row("grouping", key)
     head[key] = value("cin") "," value("cout") "," value("K") " | " value("input")
-    column = value("rule") == "each" ? value("order") : value("rule")
-    column = value("streams") > 1 ? "streams" : column
-    cell[key, column] = value("us")
-    cell[key, column, "padding"] = value("padding")
-    cell[key, column, "launches"] = value("launches")
+    rule = value("rule")
+    cell[key, rule] = value("us")
+    cell[key, rule, "padding"] = value("padding")
+    cell[key, rule, "launches"] = value("launches")
 }
 
 # Keeps a line of Minuet's search with given block sizes: the fastest and the slowest remain.

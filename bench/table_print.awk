@@ -209,10 +209,9 @@ function print_detectors(    i, key, part) {
 
 function print_grouping(    i, key, n, names, name, line, text) {
     source("Microseconds, fp16,", "grouping")
-    print "| step | input | pair by pair | rows | rows, streams | adaptive | padding, launches " \
-        "| sorted | padding, launches |"
-    print "|---|---|---:|---:|---:|---:|---:|---:|---:|"
-    names = split("pairs rows streams adaptive sorted", name, " ")
+    print "| step | input | each | adaptive | padding, launches | sorted | padding, launches |"
+    print "|---|---|---:|---:|---:|---:|---:|"
+    names = split("each adaptive sorted", name, " ")
     for (i = 1; i <= rows["grouping"]; ++i) {
         key = row["grouping", i]
         line = "| " head[key] " |"
@@ -220,7 +219,7 @@ function print_grouping(    i, key, n, names, name, line, text) {
             line = line " " figure(cell[key, name[n]]) " |"
             text = cell[key, name[n]] == "" ? "-" : sprintf("%.2f, %d", \
                 cell[key, name[n], "padding"], cell[key, name[n], "launches"])
-            line = line (n > 3 ? " " text " |" : "")
+            line = line (n > 1 ? " " text " |" : "")
         }
         print line
     }

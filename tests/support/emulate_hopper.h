@@ -102,6 +102,13 @@ inline uint32_t tf32_bits(float f) {
     return float_bits(tf32_round(f));
 }
 
+inline uint4 tf32_bits_4(uint4 v) {
+    for (uint32_t *bits : {&v.x, &v.y, &v.z, &v.w}) {
+        *bits = tf32_bits(float_from_bits(*bits));
+    }
+    return v;
+}
+
 inline float element_operand(numeric type, float f) {
     return numeric_operand(type, f);
 }
