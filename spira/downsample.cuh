@@ -85,7 +85,7 @@ SPIRA_API status downsample(const downsample_args<W> *args, void *scratch, size_
                     : x    ? downsample_step<W, 2, 1>
                     : y    ? downsample_step<W, 1, 2>
                            : downsample_step<W, 1, 1>;
-        return step(args, s, stream);
+        return step(args, s.marks, stream);
     }
     const bool by_mask = downsample_by_mask(stride);
     const int floored = (int)min_of(bits_for((uint64_t)stride.z) - 1, layout->width.z);

@@ -63,14 +63,17 @@ struct downsample_span {
     int begin, end;
 };
 
-template <typename W>
-struct downsample_scratch {
-    // For a step to the next level:
-    downsample_heads *marks; // [ceil(in.capacity / 32)]
+// What a step hands on from its first launch to its second.
+struct downsample_marks {
+    downsample_heads *heads; // [ceil(in.capacity / 32)]
     int32_t *counts;         // [blocks] heads
     downsample_span *spans;  // [tiles]
-    // For any other:
-    unique_scratch<W> sort; // of in.capacity words
+};
+
+template <typename W>
+struct downsample_scratch {
+    downsample_marks marks; // for a step to the next level
+    unique_scratch<W> sort; // for any other: of in.capacity words
 };
 
 // The grid of coarse cells, as the searches use it.
@@ -114,7 +117,7 @@ struct downsample_task {
     downsample_grid<W> grid;
     voxel_set<W> in, out;
     int shift; // see downsample_cut
-    downsample_scratch<W> scratch;
+    downsample_marks marks;
     device_status *trouble;
 };
 
@@ -129,9 +132,9 @@ template <typename W>
 SPIRA_API void downsample_carve(workspace *w, int32_t rows, int32_t capacity,
                                 downsample_scratch<W> *s) {
     workspace step = *w;
-    s->marks = workspace_take<downsample_heads>(&step, ceil_div(rows, 32));
-    s->counts = workspace_take<int32_t>(&step, downsample_cut_make(rows).blocks);
-    s->spans =
+    s->marks.heads = workspace_take<downsample_heads>(&step, ceil_div(rows, 32));
+    s->marks.counts = workspace_take<int32_t>(&step, downsample_cut_make(rows).blocks);
+    s->marks.spans =
         workspace_take<downsample_span>(&step, ceil_div(rows, downsample_cut_make(rows).tile));
     unique_carve(w, rows, capacity, &s->sort);
     w->used = (size_t)max_of((int64_t)w->used, (int64_t)step.used);

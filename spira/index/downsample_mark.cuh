@@ -3,7 +3,6 @@
 #ifndef SPIRA_INDEX_DOWNSAMPLE_MARK_CUH
 #define SPIRA_INDEX_DOWNSAMPLE_MARK_CUH
 
-#include "downsample_search.cuh"
 #include "downsample_window.cuh"
 
 namespace spira {
@@ -32,23 +31,26 @@ SPIRA_DEVICE bool downsample_mark_tile(const downsample_task<W> &task,
     const downsample_grid<uint32_t> near = downsample_grid_near(g);
     const W *words = task.in.words;
     const int first = t->first, last = t->last, count = t->count, i = first + (int)threadIdx.x;
-    downsample_window_of window = {buffer + downsample_bytes(downsample_pad),
-                                   2 * downsample_near_reach};
+    const uint32_t window = buffer + downsample_bytes(downsample_pad);
     t->span = downsample_near_span<tile>(first, count);
     downsample_put(g, read, count - t->span.begin, buffer);
     __syncthreads();
-    if (downsample_is_near<W, tile>(g, window.words, first, last)) {
+    if (downsample_is_near<W, tile>(g, window, first, last)) {
+        const downsample_window_of<true> source = {window, 0, 2 * downsample_near_reach};
         const int origin = t->span.begin;
         t->span = {downsample_near, 0};
-        return i < last && downsample_window_head<rx, ry, true>(near, window, i - origin);
+        return i < last && downsample_head<rx, ry>(near, source, i - origin);
     }
     t->span = downsample_find_span(g, words, count, first, last);
-    if (t->span.end < 0) {
-        return i < last && downsample_is_head<W, rx, ry>(g, words, t->span.begin, count, i);
+    const int begin = t->span.begin, end = t->span.end;
+    if (end < 0) {
+        const downsample_set_of<W> source = {words, begin, ~end, count, nullptr, nullptr, 0, 0};
+        return i < last && downsample_head<rx, ry>(g, source, i);
     }
-    window.reach = downsample_copy(g, words, read.base, t->span, tile, buffer);
+    const int reach = downsample_copy(g, words, read.base, t->span, tile, buffer);
+    const downsample_window_of<false> source = {window, 0, reach};
     __syncthreads();
-    return i < last && downsample_window_head<rx, ry, false>(near, window, i - t->span.begin);
+    return i < last && downsample_head<rx, ry>(near, source, i - begin);
 }
 
 // Records a voxel off the lattice of the finer set. Returns whether x or y is at fault: such a
@@ -81,36 +83,40 @@ SPIRA_KERNEL void __launch_bounds__(tile)
         const unsigned last = min(first + tile, count);
         bool head = false;
         downsample_tile t = {(int)first, (int)last, (int)count, {0, 0}};
-        W own = 0; // the thread's word
         if (first < last) {
+            W own = 0; // the thread's word
             if constexpr (rx * ry > 1) {
 #pragma unroll
                 for (int j = 0; j <= downsample_margin / tile; ++j) {
                     own = (int)first >= j * tile ? read.word[j] : own;
                 }
+            } else {
+                own = i < last ? in.words[i] : own;
+            }
+            const bool kept = i < last && !downsample_report_off(task, own, (int)i);
+            if constexpr (rx * ry > 1) {
                 head =
                     downsample_mark_tile<W, rx, ry, tile>(task, read, shared_address(buffer), &t);
-            } else if (i < last) {
-                own = in.words[i];
-                head = i == 0 || in.words[i - 1] < (own & task.grid.floor);
+            } else {
+                head = kept && (i == 0 || in.words[i - 1] < (own & task.grid.floor));
             }
-            head = i < last && !downsample_report_off(task, own, (int)i) && head;
+            head = head && kept;
         }
         const uint32_t bits = __ballot_sync(~0u, head);
         const uint32_t sum = downsample_sum_warps<tile>(bits);
         if (threadIdx.x % 32 == 0 && i < (unsigned)in.capacity) {
-            task.scratch.marks[i / 32] = {bits, before + (int)(sum >> 16)};
+            task.marks.heads[i / 32] = {bits, before + (int)(sum >> 16)};
         }
         before += (int)(sum & 0xffff);
         if (threadIdx.x == 0) {
-            task.scratch.spans[first / tile] = t.span;
+            task.marks.spans[first / tile] = t.span;
         }
         if (first + tile < end) {
             __syncthreads();
         }
     }
     if (threadIdx.x == 0) {
-        task.scratch.counts[blockIdx.x] = before;
+        task.marks.counts[blockIdx.x] = before;
     }
 }
 

@@ -5,8 +5,6 @@
 
 #include "../base/block.cuh"
 #include "downsample_mark.cuh"
-#include "downsample_search.cuh"
-#include "downsample_window.cuh"
 
 namespace spira {
 
@@ -107,62 +105,57 @@ SPIRA_DEVICE void downsample_for_heads(const downsample_heads *heads, int first,
 template <typename W, int rx, int ry, int tile, int threads, bool listed>
 SPIRA_DEVICE void downsample_rank_tile(const downsample_task<W> &task, const downsample_tile &t,
                                        W base, downsample_shared<tile> *s) {
-    const downsample_grid<W> &g = task.grid;
     const voxel_set<W> &in = task.in, &out = task.out;
-    const downsample_heads *heads = task.scratch.marks;
-    const int32_t *counts = task.scratch.counts;
+    const downsample_heads *heads = task.marks.heads;
+    const int32_t *counts = task.marks.counts;
     const downsample_span span = t.span;
     const int first = t.first, last = t.last, before = s->sums[1];
+    // Writes the cells of a source, whose words begin with number `origin` of the set. marks: their
+    // heads; lacks: what they lack; ahead: heads in front of those that ranks count.
+    const auto write = [&](const auto &g, const auto &source, const downsample_heads *marks,
+                           int origin, W lacks, int ahead) {
+        downsample_for_heads<threads, listed>(
+            marks, first - origin, last - origin, s->list, [&](int i) {
+                const int rank = ahead + downsample_rank<rx, ry>(g, source, i);
+                if (rank < out.capacity) {
+                    const auto word = downsample_word_at(source, downsample_place(source, i));
+                    out.words[rank] = (W)(word & g.floor) + lacks;
+                }
+            });
+    };
     if constexpr (rx * ry == 1) {
         downsample_for_heads<threads, listed>(heads, first, last, s->list, [&](int i) {
             const downsample_heads h = heads[i / 32];
             const int rank = before + h.before + __popc(h.bits & ((1u << i % 32) - 1));
             if (rank < out.capacity) {
-                out.words[rank] = in.words[i] & g.floor;
+                out.words[rank] = in.words[i] & task.grid.floor;
             }
         });
         return;
     }
     if (span.end < 0) {
         downsample_scan_blocks<threads>(counts, s->blocks);
-        const downsample_places p = {heads, s->blocks, task.shift, t.count, s->sums[0]};
-        downsample_for_heads<threads, listed>(heads, first, last, s->list, [&](int i) {
-            const int rank = downsample_rank<W, rx, ry>(g, in.words, p, span.begin, ~span.end, i);
-            if (rank < out.capacity) {
-                out.words[rank] = in.words[i] & g.floor;
-            }
-        });
+        const downsample_set_of<W> source = {in.words, span.begin, ~span.end,  t.count,
+                                             heads,    s->blocks,  task.shift, s->sums[0]};
+        write(task.grid, source, heads, 0, 0, 0);
         return;
     }
-    const downsample_grid<uint32_t> near = downsample_grid_near(g);
-    const uint32_t buffer = shared_address(s->buffer), marks = shared_address(s->marks);
-    downsample_window_of window = {buffer + downsample_bytes(downsample_pad),
-                                   2 * downsample_near_reach};
-    const bool is_near = span.begin == downsample_near;
-    const int begin = is_near ? downsample_origin(first) : span.begin;
-    const auto write = [&](int i, int rank) {
-        if (rank < out.capacity) {
-            out.words[rank] =
-                (W)(search_load<0>(window.words + downsample_bytes(i)) & near.floor) + base;
-        }
-    };
-    if (is_near) {
-        downsample_for_heads<threads, listed>(
-            s->marks, first - begin, last - begin, s->list, [&](int i) {
-                write(i, before + downsample_window_rank<rx, ry, true>(near, window, marks, i));
-            });
+    const downsample_grid<uint32_t> near = downsample_grid_near(task.grid);
+    const uint32_t buffer = shared_address(s->buffer), marks = shared_address(s->marks),
+                   window = buffer + downsample_bytes(downsample_pad);
+    if (span.begin == downsample_near) {
+        const downsample_window_of<true> source = {window, marks, 2 * downsample_near_reach};
+        write(near, source, s->marks, downsample_origin(first), base, before);
         return;
     }
-    for (int c = (int)threadIdx.x; c <= (span.end - begin) / 32; c += threads) {
-        s->marks[c] = downsample_chunk<0>(heads, counts, begin / 32 + c,
+    for (int c = (int)threadIdx.x; c <= (span.end - span.begin) / 32; c += threads) {
+        s->marks[c] = downsample_chunk<0>(heads, counts, span.begin / 32 + c,
                                           (int)ceil_div(in.capacity, 32), task.shift);
     }
-    window.reach = downsample_copy(g, in.words, base, span, threads, buffer);
+    const int reach = downsample_copy(task.grid, in.words, base, span, threads, buffer);
+    const downsample_window_of<false> source = {window, marks, reach};
     __syncthreads();
-    downsample_for_heads<threads, listed>(
-        s->marks, first - begin, last - begin, s->list, [&](int i) {
-            write(i, before + downsample_window_rank<rx, ry, false>(near, window, marks, i));
-        });
+    write(near, source, s->marks, span.begin, base, before);
 }
 
 // Writes the words of the cells in order, then word_none(), and their number.
@@ -171,7 +164,7 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
     downsample_rank_kernel(const __grid_constant__ downsample_task<W> task) {
     __shared__ downsample_shared<tile> s;
     const voxel_set<W> &in = task.in, &out = task.out;
-    const int32_t *counts = task.scratch.counts;
+    const int32_t *counts = task.marks.counts;
     const int shift = task.shift;
     const unsigned begin = blockIdx.x << shift;
     const unsigned end = min(begin + (1u << shift), (unsigned)in.capacity);
@@ -185,11 +178,11 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
             read = downsample_read<W, tile, threads>(task.grid, in.words, in.capacity, (int)first);
             if (threadIdx.x < chunks) {
                 chunk = downsample_chunk<downsample_margin / tile>(
-                    task.scratch.marks, counts, origin / 32 + (int)threadIdx.x,
+                    task.marks.heads, counts, origin / 32 + (int)threadIdx.x,
                     (in.capacity - 1) / 32 + 1, shift);
             }
         }
-        const downsample_span span = task.scratch.spans[first / tile];
+        const downsample_span span = task.marks.spans[first / tile];
         given = *in.count;
         const unsigned count = (unsigned)count_clamp(given, in.capacity);
         const unsigned last = min(first + tile, count);
@@ -248,7 +241,7 @@ SPIRA_API status downsample_launch(const downsample_task<W> &task, unsigned bloc
 }
 
 template <typename W, int rx, int ry>
-SPIRA_API status downsample_step(const downsample_args<W> *a, const downsample_scratch<W> &s,
+SPIRA_API status downsample_step(const downsample_args<W> *a, const downsample_marks &marks,
                                  cudaStream_t stream) {
     const downsample_cut cut = downsample_cut_make(a->in.capacity);
     downsample_task<W> task = {};
@@ -256,7 +249,7 @@ SPIRA_API status downsample_step(const downsample_args<W> *a, const downsample_s
     task.in = a->in;
     task.out = a->out;
     task.shift = cut.shift;
-    task.scratch = s;
+    task.marks = marks;
     task.trouble = a->trouble;
     const unsigned blocks = (unsigned)cut.blocks;
     return cut.tile == 256 ? downsample_launch<W, rx, ry, 256>(task, blocks, stream)

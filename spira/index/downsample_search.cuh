@@ -1,169 +1,215 @@
-// spira/index/downsample_search.cuh: heads and ranks of cells by searches in the set itself, where
-// a span is too long for shared memory (downsample_grid.cuh).
+// spira/index/downsample_search.cuh: heads and ranks of cells (downsample_grid.cuh), by searches in
+// one of two sources of words: a window in shared memory, or the set itself where no window holds
+// the span of a tile.
 //
+// A place is where a word of the source is: a shared address in a window, an index in a set.
 // rx, ry: planes and rows of a cell, 1 or 2.
 #ifndef SPIRA_INDEX_DOWNSAMPLE_SEARCH_CUH
 #define SPIRA_INDEX_DOWNSAMPLE_SEARCH_CUH
 
+#include "../search.cuh"
 #include "downsample_grid.cuh"
 
 namespace spira {
 
-// Lower bounds of `keys` words at a time; they lie in [begin, end].
-template <typename W, int keys>
-SPIRA_DEVICE void downsample_search(const W *words, int begin, int end, const W (&key)[keys],
-                                    int (&at)[keys]) {
+// ---- a window -----------------------------------------------------------------------------------
+
+// The words of a span in shared memory, with zeros before and UINT32_MAX after them. The first
+// word's place in the set is a multiple of 32. near: the near window.
+template <bool near>
+struct downsample_window_of {
+    typedef uint32_t place;
+    uint32_t words; // shared address of the first word
+    uint32_t marks; // and of the heads of the window's words; for ranks
+    int reach;      // a power of two above the distance of any search
+};
+
+SPIRA_DEVICE uint32_t downsample_bytes(int words) {
+    return (uint32_t)words * (uint32_t)sizeof(uint32_t);
+}
+
+template <bool near>
+SPIRA_DEVICE uint32_t downsample_place(const downsample_window_of<near> &window, int i) {
+    return window.words + downsample_bytes(i);
+}
+
+template <int index = 0, bool near>
+SPIRA_DEVICE uint32_t downsample_word_at(const downsample_window_of<near> &, uint32_t at) {
+    return search_load<index>(at);
+}
+
+// Lower bounds, all at once. ahead: they are at or after `from`.
+template <bool near, int keys>
+SPIRA_DEVICE void downsample_find(const downsample_window_of<near> &window, uint32_t from,
+                                  bool ahead, const uint32_t (&key)[keys], uint32_t (&at)[keys]) {
+#pragma unroll
+    for (int j = 0; j < keys; ++j) {
+        at[j] = near && ahead ? from : window.words;
+    }
+    if (near) {
+        search_steps<downsample_near_reach / 2, keys>(at, key, downsample_near_reach);
+    } else {
+        search_steps<downsample_window / 2, keys>(at, key, window.reach);
+    }
+}
+
+// The same for bounds that are probably within downsample_close words of `from`, ahead or behind.
+// wanted: the bounds are used.
+template <bool near, int keys>
+SPIRA_DEVICE void downsample_find_close(const downsample_window_of<near> &window, uint32_t from,
+                                        bool ahead, bool wanted, const uint32_t (&key)[keys],
+                                        uint32_t (&at)[keys]) {
+    const uint32_t close = downsample_bytes(downsample_close), begin = ahead ? from : from - close,
+                   out = ahead ? from + close : begin;
 #pragma unroll
     for (int j = 0; j < keys; ++j) {
         at[j] = begin;
     }
-#pragma unroll 1
-    for (int step = end > begin ? 1 << (31 - __clz(end - begin)) : 0; step; step >>= 1) {
-        W word[keys];
+    search_steps<(downsample_close + 1) / 2, keys>(at, key, 0);
 #pragma unroll
-        for (int j = 0; j < keys; ++j) {
-            word[j] = at[j] + step <= end ? words[at[j] + step - 1] : word_none<W>();
-        }
-#pragma unroll
-        for (int j = 0; j < keys; ++j) {
-            at[j] += word[j] < key[j] ? step : 0;
-        }
-    }
-}
-
-// The lower bound of `key`, at or after `at`; all words before `at` must be below the key. A
-// galloping search: quick where the bound is near.
-template <typename W>
-SPIRA_DEVICE int downsample_ahead(const W *words, int count, int at, W key) {
-    int step = 1;
+    for (int j = 0; j < keys; ++j) {
+        if (wanted && at[j] == out) { // it ran out of words
+            at[j] = window.words;
 #pragma unroll 1
-    while (at + step <= count && words[at + step - 1] < key) {
-        at += step;
-        step *= 2;
-    }
-    int end = min(at + step - 1, count);
-#pragma unroll 1
-    while (at < end) {
-        int middle = (at + end) >> 1;
-        bool below = words[middle] < key;
-        at = below ? middle + 1 : at;
-        end = below ? end : middle;
-    }
-    return at;
-}
-
-// The same at or before `at`; the word at `at` must not be below the key.
-template <typename W>
-SPIRA_DEVICE int downsample_behind(const W *words, int at, W key) {
-    int step = 1;
-#pragma unroll 1
-    while (at >= step && !(words[at - step] < key)) {
-        at -= step;
-        step *= 2;
-    }
-    int begin = max(at - step + 1, 0);
-#pragma unroll 1
-    while (begin < at) {
-        int middle = (begin + at) >> 1;
-        bool below = words[middle] < key;
-        begin = below ? middle + 1 : begin;
-        at = below ? at : middle;
-    }
-    return at;
-}
-
-// Whether the row of a cell that starts at word `key` has a voxel. at: the key's lower bound.
-template <typename W>
-SPIRA_DEVICE bool downsample_there(const downsample_grid<W> &g, const W *words, int count, int at,
-                                   W key) {
-    return at < count && (W)(words[at] - key) <= g.span;
-}
-
-// Whether voxel i is the first one of its cell. Its group begins at `begin` or later.
-template <typename W, int rx, int ry>
-SPIRA_DEVICE bool downsample_is_head(const downsample_grid<W> &g, const W *words, int begin,
-                                     int count, int i) {
-    W word = words[i], cell = word & g.floor;
-    bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y); // in the upper row
-    W own = cell + (x ? g.step_x : 0) + (y ? g.step_y : 0);
-    if (i > 0 && !(words[i - 1] < own)) {
-        return false;
-    }
-    if (x) { // both rows of the lower plane
-        W key[1] = {cell};
-        int at[1];
-        downsample_search<W, 1>(words, begin, i, key, at);
-        if (downsample_there(g, words, count, at[0], cell)) {
-            return false;
-        }
-        if (ry == 2) {
-            at[0] = downsample_ahead(words, count, at[0], (W)(cell + g.step_y));
-            if (downsample_there(g, words, count, at[0], (W)(cell + g.step_y))) {
-                return false;
+            for (uint32_t step = downsample_bytes(window.reach) / 2; step >= sizeof(uint32_t);
+                 step /= 2) {
+                at[j] += search_load<-1>(at[j] + step) < key[j] ? step : 0;
             }
         }
     }
-    if (y) { // the lower row of the own plane
-        W key = own - g.step_y;
-        return !downsample_there(g, words, count, downsample_behind(words, i, key), key);
-    }
-    return true;
 }
 
-// What it takes to count the heads in front of a voxel.
-struct downsample_places {
-    const downsample_heads *heads;
+// The number of heads in front of a place, counted from the start of the thread block's voxels.
+template <bool near>
+SPIRA_DEVICE int downsample_before(const downsample_window_of<near> &window, uint32_t at) {
+    const uint32_t away = at - window.words;
+    uint32_t bits, before;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(bits), "=r"(before)
+                 : "r"(window.marks + away / 128 * (uint32_t)sizeof(downsample_heads)));
+    return (int)before + __popc(bits & ((1u << away / 4 % 32) - 1));
+}
+
+// ---- the set itself -----------------------------------------------------------------------------
+
+template <typename W>
+struct downsample_set_of {
+    typedef int place;
+    const W *words;
+    int begin, end, count; // of the span; of the set
+    // For ranks:
+    const downsample_heads *marks;
     const int32_t *blocks; // heads in front of each thread block's 2^shift voxels
-    int shift, count, total;
+    int shift, total;
 };
 
-// The number of heads in front of voxel `at`.
-SPIRA_DEVICE int downsample_before(const downsample_places &p, int at) {
-    if (at >= p.count) {
-        return p.total;
-    }
-    downsample_heads h = p.heads[at / 32];
-    return p.blocks[at >> p.shift] + h.before + __popc(h.bits & ((1u << at % 32) - 1));
+template <typename W>
+SPIRA_DEVICE int downsample_place(const downsample_set_of<W> &, int i) {
+    return i;
 }
 
-// The number of heads in the upper row of a cell in front of the cell. key: the cell's word there;
-// at: the lower bound of the lower row's.
+template <int index = 0, typename W>
+SPIRA_DEVICE W downsample_word_at(const downsample_set_of<W> &set, int at) {
+    return at + index < set.count ? set.words[at + index] : word_none<W>();
+}
+
+template <typename W, int keys>
+SPIRA_DEVICE void downsample_find(const downsample_set_of<W> &set, int, bool, const W (&key)[keys],
+                                  int (&at)[keys]) {
+#pragma unroll
+    for (int j = 0; j < keys; ++j) {
+        at[j] = set.begin;
+    }
+#pragma unroll 1
+    for (int step = 1 << (31 - __clz(max(set.end - set.begin, 1))); step; step >>= 1) {
+#pragma unroll
+        for (int j = 0; j < keys; ++j) {
+            at[j] += at[j] + step <= set.end && set.words[at[j] + step - 1] < key[j] ? step : 0;
+        }
+    }
+}
+
+template <typename W, int keys>
+SPIRA_DEVICE void downsample_find_close(const downsample_set_of<W> &set, int from, bool ahead, bool,
+                                        const W (&key)[keys], int (&at)[keys]) {
+    downsample_find(set, from, ahead, key, at);
+}
+
+// Counted from the start of the set.
 template <typename W>
-SPIRA_DEVICE int downsample_upper_row(const downsample_grid<W> &g, const W *words,
-                                      const downsample_places &p, int at, W key) {
-    int begin = downsample_ahead(words, p.count, at, (W)(key & g.row));
-    return downsample_before(p, downsample_ahead(words, p.count, begin, key)) -
-           downsample_before(p, begin);
+SPIRA_DEVICE int downsample_before(const downsample_set_of<W> &set, int at) {
+    if (at >= set.count) {
+        return set.total;
+    }
+    const downsample_heads h = set.marks[at / 32];
+    return set.blocks[at >> set.shift] + h.before + __popc(h.bits & ((1u << at % 32) - 1));
+}
+
+// ---- heads and ranks ----------------------------------------------------------------------------
+
+// Whether the row of a cell that starts at word `key` has a voxel. at: the key's lower bound.
+template <typename W, typename S>
+SPIRA_DEVICE bool downsample_there(const downsample_grid<W> &g, const S &source,
+                                   typename S::place at, W key) {
+    return (W)(downsample_word_at(source, at) - key) <= g.span;
+}
+
+// Whether word i of the source is the first voxel of its cell.
+template <int rx, int ry, typename W, typename S>
+SPIRA_DEVICE bool downsample_head(const downsample_grid<W> &g, const S &source, int i) {
+    const typename S::place from = downsample_place(source, i);
+    const W word = downsample_word_at(source, from), cell = word & g.floor;
+    const bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y);
+    const W own = cell + (x ? g.step_x : 0) + (y ? g.step_y : 0);
+    bool there = i > 0 && downsample_word_at<-1>(source, from) >= own;
+    if (rx == 2) { // the rows of the lower plane
+        const W key[2] = {cell, (W)(cell + g.step_y)};
+        typename S::place at[2];
+        downsample_find(source, from, false, key, at);
+        const bool either = downsample_there(g, source, at[0], key[0]) ||
+                            (ry == 2 && downsample_there(g, source, at[1], key[1]));
+        there = there || (x && either);
+    }
+    if (ry == 2) { // the lower row of the own plane
+        const W key[1] = {(W)(own - g.step_y)};
+        typename S::place at[1];
+        downsample_find_close(source, from, false, y && !there, key, at);
+        there = there || (y && downsample_there(g, source, at[0], key[0]));
+    }
+    return !there;
 }
 
 // The rank of head i's cell among all cells: the number of heads of cells with lower words. These
 // are the heads in front of the cell in its lower row, and those of the upper row and of the upper
-// plane that are in front of the cell there. The group is within [begin, end].
-template <typename W, int rx, int ry>
-SPIRA_DEVICE int downsample_rank(const downsample_grid<W> &g, const W *words,
-                                 const downsample_places &p, int begin, int end, int i) {
-    W cell = words[i] & g.floor;
-    int lower = 0, upper = 0;
-    if constexpr (rx == 2) {
-        bool x = (words[i] & g.step_x) != 0; // one plane is far, the other near
-        W key[2] = {(W)((cell + g.step_x) & g.plane), x ? cell : (W)(cell + g.step_x)};
-        int at[2];
-        downsample_search<W, 2>(words, begin, end, key, at);
-        int near = downsample_behind(words, i, x ? (W)(cell + g.step_x) : cell);
-        lower = x ? at[1] : near;
-        upper = x ? near : at[1];
-        int rank =
-            downsample_before(p, lower) + downsample_before(p, upper) - downsample_before(p, at[0]);
-        if constexpr (ry == 2) {
-            rank += downsample_upper_row(g, words, p, lower, (W)(cell + g.step_y));
-            rank += downsample_upper_row(g, words, p, upper, (W)(cell + g.step_x + g.step_y));
+// plane that are in front of the cell there. Counted as downsample_before counts.
+template <int rx, int ry, typename W, typename S>
+SPIRA_DEVICE int downsample_rank(const downsample_grid<W> &g, const S &source, int i) {
+    const typename S::place from = downsample_place(source, i);
+    const W word = downsample_word_at(source, from), cell = word & g.floor;
+    const bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y);
+    const W own = x ? cell + g.step_x : cell, other = x ? cell : cell + g.step_x;
+    int rank = downsample_before(source, from);
+    if (rx == 2) {
+        // The start of the upper plane; in the other plane, the cell's place in its lower row, and
+        // the start of its upper row and the cell's place there.
+        const W away = other + g.step_y;
+        const W key[4] = {(W)((cell + g.step_x) & g.plane), other, (W)(away & g.row), away};
+        typename S::place at[4];
+        downsample_find(source, from, !x, key, at);
+        rank += downsample_before(source, at[1]) - downsample_before(source, at[0]);
+        if (ry == 2) {
+            rank += downsample_before(source, at[3]) - downsample_before(source, at[2]);
         }
-        return rank;
     }
-    lower = downsample_behind(words, i, cell);
-    int rank = downsample_before(p, lower);
-    if constexpr (ry == 2) {
-        rank += downsample_upper_row(g, words, p, lower, (W)(cell + g.step_y));
+    if (ry == 2) {
+        // In the own plane: the start of the upper row and the cell's place there; or, if the word
+        // is in the upper row, the cell's place in the lower row and the start of the upper one.
+        const W up = own + g.step_y, row = up & g.row;
+        const W key[2] = {y ? own : row, y ? row : up};
+        typename S::place at[2];
+        downsample_find_close(source, from, !y, true, key, at);
+        const int upper = downsample_before(source, at[1]) - downsample_before(source, at[0]);
+        rank += y ? -upper : upper;
     }
     return rank;
 }

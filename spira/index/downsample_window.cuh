@@ -1,17 +1,14 @@
-// spira/index/downsample_window.cuh: heads and ranks of cells by searches in shared memory
+// spira/index/downsample_window.cuh: fills windows of a set's words in shared memory
 // (downsample_grid.cuh).
 //
 // A window holds 64-bit words as 32-bit distances from `base`, one group below the tile's first
 // word: 0 for lower words, UINT32_MAX for those too far above. base has no bit that a mask clears,
 // so that the masks serve words and distances. 32-bit words are kept as they are, with base 0.
-//
-// rx, ry: planes and rows of a cell, 1 or 2. near: the near window.
 #ifndef SPIRA_INDEX_DOWNSAMPLE_WINDOW_CUH
 #define SPIRA_INDEX_DOWNSAMPLE_WINDOW_CUH
 
 #include "../base/async.cuh"
-#include "../search.cuh"
-#include "downsample_grid.cuh"
+#include "downsample_search.cuh"
 
 namespace spira {
 
@@ -52,139 +49,6 @@ SPIRA_DEVICE downsample_grid<uint32_t> downsample_grid_near(const downsample_gri
     near.group = (uint32_t)g.group;
     near.reach = (uint32_t)g.reach;
     return near;
-}
-
-// The words of a span in shared memory, with zeros before and UINT32_MAX after them. The first
-// word's place in the set is a multiple of 32.
-struct downsample_window_of {
-    uint32_t words; // shared address of the first word
-    int reach;      // a power of two above the distance of any search
-};
-
-SPIRA_DEVICE uint32_t downsample_bytes(int words) {
-    return (uint32_t)words * (uint32_t)sizeof(uint32_t);
-}
-
-// Lower bounds at or after given places, several at a time.
-template <bool near, int keys>
-SPIRA_DEVICE void downsample_far_search(const downsample_window_of &window, uint32_t (&at)[keys],
-                                        const uint32_t (&key)[keys]) {
-    if (near) {
-        search_steps<downsample_near_reach / 2, keys>(at, key, downsample_near_reach);
-    } else {
-        search_steps<downsample_window / 2, keys>(at, key, window.reach);
-    }
-}
-
-// The same among the next downsample_close words.
-template <int keys>
-SPIRA_DEVICE void downsample_close_search(uint32_t (&at)[keys], const uint32_t (&key)[keys]) {
-    search_steps<(downsample_close + 1) / 2, keys>(at, key, 0);
-}
-
-// The lower bound of a key in the whole window, where a close search ran out of words.
-SPIRA_DEVICE uint32_t downsample_whole(const downsample_window_of &window, uint32_t key) {
-    uint32_t at = window.words;
-#pragma unroll 1
-    for (uint32_t step = downsample_bytes(window.reach) / 2; step >= sizeof(uint32_t); step /= 2) {
-        at += search_load<-1>(at + step) < key ? step : 0;
-    }
-    return at;
-}
-
-// downsample_there in a window.
-SPIRA_DEVICE bool downsample_window_there(const downsample_grid<uint32_t> &g, uint32_t at,
-                                          uint32_t key) {
-    return search_load<0>(at) - key <= g.span;
-}
-
-// Whether word i of the window is the first voxel of its cell.
-template <int rx, int ry, bool near>
-SPIRA_DEVICE bool downsample_window_head(const downsample_grid<uint32_t> &g,
-                                         const downsample_window_of &window, int i) {
-    const uint32_t from = window.words + downsample_bytes(i),
-                   close = downsample_bytes(downsample_close);
-    const uint32_t word = search_load<0>(from), cell = word & g.floor;
-    const bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y);
-    const uint32_t own = cell + (x ? g.step_x : 0) + (y ? g.step_y : 0);
-    bool there = i > 0 && search_load<-1>(from) >= own;
-    if (rx == 2) { // the rows of the lower plane
-        const uint32_t key[2] = {cell, cell + g.step_y};
-        uint32_t at[2] = {window.words, window.words};
-        downsample_far_search<near, 2>(window, at, key);
-        const bool either = downsample_window_there(g, at[0], key[0]) ||
-                            (ry == 2 && downsample_window_there(g, at[1], key[1]));
-        there = there || (x && either);
-    }
-    if (ry == 2) { // the lower row of the own plane
-        const uint32_t key[1] = {own - g.step_y}, start = from - close;
-        uint32_t at[1] = {start};
-        downsample_close_search(at, key);
-        if (y && !there && at[0] == start) {
-            at[0] = downsample_whole(window, key[0]);
-        }
-        there = there || (y && downsample_window_there(g, at[0], key[0]));
-    }
-    return !there;
-}
-
-// The number of heads in front of a place in the window, counted from the start of the thread
-// block's voxels. marks: shared address of the heads of the window's words.
-SPIRA_DEVICE int downsample_window_before(const downsample_window_of &window, uint32_t marks,
-                                          uint32_t at) {
-    const uint32_t away = at - window.words;
-    uint32_t bits, before;
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(bits), "=r"(before)
-                 : "r"(marks + away / 128 * (uint32_t)sizeof(downsample_heads)));
-    return (int)before + __popc(bits & ((1u << away / 4 % 32) - 1));
-}
-
-// The rank of head i's cell (see downsample_rank), counted from the start of the thread block's
-// voxels.
-template <int rx, int ry, bool near>
-SPIRA_DEVICE int downsample_window_rank(const downsample_grid<uint32_t> &g,
-                                        const downsample_window_of &window, uint32_t marks, int i) {
-    const uint32_t from = window.words + downsample_bytes(i),
-                   close = downsample_bytes(downsample_close);
-    const uint32_t word = search_load<0>(from), cell = word & g.floor;
-    const bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y);
-    const uint32_t own = x ? cell + g.step_x : cell, other = x ? cell : cell + g.step_x;
-    int rank = downsample_window_before(window, marks, from);
-    const uint32_t start = near && !x ? from : window.words; // the other plane is after or before
-    if (rx == 2) {
-        // The start of the upper plane; in the other plane, the cell's place in its lower row, and
-        // the start of its upper row and the cell's place there.
-        const uint32_t away = other + g.step_y;
-        const uint32_t key[4] = {(cell + g.step_x) & g.plane, other, away & g.row, away};
-        uint32_t at[4] = {start, start, start, start};
-        downsample_far_search<near, 4>(window, at, key);
-        rank += downsample_window_before(window, marks, at[1]) -
-                downsample_window_before(window, marks, at[0]);
-        if (ry == 2) {
-            rank += downsample_window_before(window, marks, at[3]) -
-                    downsample_window_before(window, marks, at[2]);
-        }
-    }
-    if (ry == 2) {
-        // In the own plane: the start of the upper row and the cell's place there; or, if the word
-        // is in the upper row, the cell's place in the lower row and the start of the upper one.
-        const uint32_t up = own + g.step_y, row = up & g.row;
-        const uint32_t key[2] = {y ? own : row, y ? row : up};
-        const uint32_t begin = y ? from - close : from, out = y ? begin : from + close;
-        uint32_t at[2] = {begin, begin};
-        downsample_close_search(at, key);
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            if (at[j] == out) {
-                at[j] = downsample_whole(window, key[j]);
-            }
-        }
-        const int upper = downsample_window_before(window, marks, at[1]) -
-                          downsample_window_before(window, marks, at[0]);
-        rank += y ? -upper : upper;
-    }
-    return rank;
 }
 
 // ---- filling windows ----------------------------------------------------------------------------
