@@ -7,33 +7,9 @@
 #define SPIRA_DOWNSAMPLE_CUH
 
 #include "downsample.h"
-#include "index/downsample_rank.cuh"
-#include "index/unique.cuh"
+#include "index/downsample_launch.cuh"
 
 namespace spira {
-
-// words [in.capacity]: the floored words, then word_none(), and for voxels that are left out.
-template <typename W>
-SPIRA_KERNEL void __launch_bounds__(256)
-    downsample_floor_kernel(const __grid_constant__ downsample_args<W> a, word_layout layout,
-                            triple from, bool by_mask, W *words) {
-    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i == 0) {
-        device_status_raise_count(a.trouble, *a.in.count, a.in.capacity);
-    }
-    if (i >= a.in.capacity) {
-        return;
-    }
-    W word = word_none<W>();
-    if (i < *a.in.count) {
-        bool left_out;
-        if (!downsample_on_lattice(&layout, a.in.words[i], from, &left_out)) {
-            device_status_raise(a.trouble, device_flag_lattice, (uint32_t)i);
-        }
-        word = left_out ? word : downsample_word(&layout, a.in.words[i], a.stride, by_mask);
-    }
-    words[i] = word;
-}
 
 // Bytes of scratch for downsample.
 template <typename W>
@@ -75,25 +51,9 @@ SPIRA_API status downsample(const downsample_args<W> *args, void *scratch, size_
     workspace w = workspace_begin(scratch);
     downsample_scratch<W> s;
     downsample_carve<W>(&w, args->in.capacity, args->out.capacity, &s);
-    const word_layout *layout = args->layout;
-    const triple from = downsample_from_of(args), stride = args->stride;
-    if (downsample_is_step(from, stride)) {
-        // A field without room for a second row or plane has one.
-        bool x = stride.x > from.x && from.x < (int64_t)1 << layout->width.x;
-        bool y = stride.y > from.y && from.y < (int64_t)1 << layout->width.y;
-        auto step = x && y ? downsample_step<W, 2, 2>
-                    : x    ? downsample_step<W, 2, 1>
-                    : y    ? downsample_step<W, 1, 2>
-                           : downsample_step<W, 1, 1>;
-        return step(args, s.marks, stream);
-    }
-    const bool by_mask = downsample_by_mask(stride);
-    const int floored = (int)min_of(bits_for((uint64_t)stride.z) - 1, layout->width.z);
-    const int first_bit = by_mask ? floored : 0, bits = word_bits(layout); // floored bits are zero
-    SPIRA_TRY(kernel_launch(downsample_floor_kernel<W>,
-                            {(unsigned)ceil_div(args->in.capacity, 256), 256, stream, "downsample"},
-                            *args, *layout, from, by_mask, unique_input(&s.sort, first_bit, bits)));
-    return unique_sort_launch(&s.sort, first_bit, bits, args->out, args->trouble, stream);
+    return downsample_is_step(downsample_from_of(args), args->stride)
+               ? downsample_step_launch(args, s.marks, stream)
+               : downsample_sort_launch(args, s.sort, stream);
 }
 
 } // namespace spira

@@ -8,102 +8,9 @@
 
 #include "device.h"
 #include "expand.h"
-#include "index/expand_cells.cuh"
-#include "index/unique.cuh"
+#include "index/expand_launch.cuh"
 
 namespace spira {
-
-// ---- by a sort ----------------------------------------------------------------------------------
-
-// Writes the outputs that each input touches, a thread an input. words [axes.most,
-// in.capacity].
-template <typename W>
-SPIRA_KERNEL void __launch_bounds__(256)
-    expand_touch_kernel(word_layout layout, expand_axes axes, voxel_set<W> in, W *words,
-                        device_status *trouble) {
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= in.capacity) {
-        return;
-    }
-    if (i == 0) {
-        device_status_raise_count(trouble, *in.count, in.capacity);
-    }
-    if (i < *in.count) {
-        expand_report(trouble, expand_voxel(&layout, &axes, in.words[i], words + i, in.capacity),
-                      i);
-        return;
-    }
-    for (int m = 0; m < axes.most; ++m) {
-        words[(int64_t)m * in.capacity + i] = word_none<W>();
-    }
-}
-
-template <typename W>
-SPIRA_API size_t expand_sort_bytes(const expand_axes *axes, int32_t capacity,
-                                   int32_t out_capacity) {
-    workspace w = workspace_begin(nullptr);
-    unique_scratch<W> s;
-    unique_carve<W>(&w, capacity * axes->most, out_capacity, &s);
-    return w.used;
-}
-
-// The lowest bit in which outputs can differ: their z is the same modulo its stride.
-SPIRA_API int expand_first_bit(const word_layout *layout, const expand_axis *z) {
-    int stride = z->ratio * z->spacing, bit = 0;
-    while (bit < layout->width.z && !(stride >> bit & 1)) {
-        ++bit;
-    }
-    return bit;
-}
-
-// By a sort of all outputs that the inputs touch.
-template <typename W>
-SPIRA_API status expand_sort_launch(const expand_args<W> *a, const expand_axes &axes, void *scratch,
-                                    cudaStream_t stream) {
-    workspace w = workspace_begin(scratch);
-    unique_scratch<W> s;
-    unique_carve<W>(&w, a->in.capacity * axes.most, a->out.capacity, &s);
-    const int first_bit = expand_first_bit(a->layout, &axes.z), bits = word_bits(a->layout);
-    SPIRA_TRY(kernel_launch(
-        expand_touch_kernel<W>, {(unsigned)ceil_div(a->in.capacity, 256), 256, stream, "expand"},
-        *a->layout, axes, a->in, unique_input(&s, first_bit, bits), a->trouble));
-    return unique_sort_launch(&s, first_bit, bits, a->out, a->trouble, stream);
-}
-
-// ---- the interface ------------------------------------------------------------------------------
-
-// How expand makes a set, and the scratch that this takes.
-struct expand_plan {
-    expand_axes axes;
-    expand_box box;
-    expand_way way;
-    expand_sizes sizes; // by cells or by masks
-    size_t bytes;
-};
-
-// Reads the layout, the kernel, the rule and the capacities alone. Without a layout it plans bytes
-// for any: those of a sort of all outputs that inputs may touch, and some more for bitmaps.
-template <typename W>
-SPIRA_API status expand_plan_make(const expand_args<W> *a, expand_plan *plan) {
-    int32_t rows;
-    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(a->out.capacity >= 1, status_bad_size, "out.capacity", a->out.capacity);
-    SPIRA_TRY(expand_axes_make(a->kernel, a->rule, &plan->axes));
-    SPIRA_TRY(expand_rows(&plan->axes, a->in.capacity, &rows));
-    const size_t sort = expand_sort_bytes<W>(&plan->axes, a->in.capacity, a->out.capacity);
-    plan->bytes =
-        sort + (size_t)round_up((int64_t)expand_spare * a->in.capacity, workspace_alignment);
-    if (!a->layout) {
-        return status_success();
-    }
-    SPIRA_TRY(word_check<W>(a->layout));
-    plan->box = expand_box_make(a->layout, &plan->axes);
-    const int64_t cells = expand_box_cells(&plan->box);
-    plan->way = expand_way_choose(&plan->axes, cells, a->in.capacity, (int64_t)plan->bytes);
-    plan->sizes = expand_sizes_make(&plan->axes, cells, a->in.capacity, plan->way);
-    plan->bytes = plan->way == expand_by_sort ? sort : expand_sizes_bytes(&plan->sizes);
-    return status_success();
-}
 
 // Bytes of scratch for expand: with args.layout those for this layout, without it (null) those for
 // any, which are at least as many and far more where no sort is needed. Reads the kernel, the rule
@@ -146,19 +53,7 @@ SPIRA_API status expand(const device_info *gpu, const expand_args<W> *args, void
     SPIRA_TRY(expand_check(args, &plan.axes));
     SPIRA_TRY(expand_plan_make(args, &plan));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, plan.bytes));
-    if (plan.way == expand_by_sort) {
-        return expand_sort_launch(args, plan.axes, scratch, stream);
-    }
-    expand_scratch s;
-    workspace w = workspace_begin(scratch);
-    expand_carve(&w, &plan.sizes, &s);
-    expand_marking<W> marking;
-    marking.layout = *args->layout;
-    marking.axes = plan.axes;
-    marking.box = plan.box;
-    marking.in = args->in;
-    marking.trouble = args->trouble;
-    return expand_cells_launch(marking, plan.sizes, s, args->out, gpu && gpu->programmatic, stream);
+    return expand_launch(args, plan, scratch, gpu && gpu->programmatic, stream);
 }
 
 } // namespace spira

@@ -6,36 +6,12 @@
 #ifndef SPIRA_JOIN_CUH
 #define SPIRA_JOIN_CUH
 
-#include "base/wide.cuh"
 #include "device.h"
 #include "index/join_merge.cuh"
-#include "index/unique.cuh"
+#include "index/join_sum.cuh"
 #include "join.h"
 
 namespace spira {
-
-template <typename W>
-struct join_scratch {
-    W *sorted;              // [total]
-    int32_t *voxel;         // [total] the voxel of each source row
-    int32_t *heads;         // see unique_launch
-    radix_scratch<W> radix; // where x or y is dropped
-};
-
-SPIRA_API bool join_sorts(join_axis axis) {
-    return axis == join_axis_x || axis == join_axis_y;
-}
-
-template <typename W>
-SPIRA_API void join_carve(workspace *w, const join_args<W> *a, int32_t total, join_scratch<W> *s) {
-    *s = {};
-    s->sorted = workspace_take<W>(w, total);
-    s->voxel = workspace_take<int32_t>(w, total);
-    s->heads = workspace_take<int32_t>(w, unique_cut_make(total, a->out.capacity).blocks);
-    if (join_sorts(a->axis)) {
-        radix_carve(w, total, true, &s->radix);
-    }
-}
 
 // Bytes of scratch for join. Reads `sets`, `axis` and the capacities alone.
 template <typename W>
@@ -78,91 +54,7 @@ SPIRA_API status join(const join_args<W> *args, void *scratch, size_t scratch_by
     workspace w = workspace_begin(scratch);
     join_scratch<W> s;
     join_carve(&w, args, total, &s);
-    const join_task<W> task = join_task_make(args, total);
-    const unsigned blocks = (unsigned)ceil_div(total, join_threads);
-    if (join_sorts(args->axis)) {
-        const int bits = word_bits(args->words);
-        SPIRA_TRY(kernel_launch(join_words_kernel<W>, {blocks, join_threads, stream, "join"}, task,
-                                radix_input(&s.radix, s.sorted, 0, bits)));
-        SPIRA_TRY(radix_sort_rows(&s.radix, s.sorted, args->rows.order, 0, bits, stream));
-    } else {
-        SPIRA_TRY(kernel_launch(join_merge_kernel<W>, {blocks, join_threads, stream, "join"}, task,
-                                s.sorted, args->rows.order));
-    }
-    const voxel_rows rows = {s.voxel, args->rows.order, args->rows.begin};
-    return unique_launch<W>({s.sorted, total, s.heads, args->out, rows, false, args->trouble},
-                            stream);
-}
-
-// ---- sums ---------------------------------------------------------------------------------------
-
-enum { join_channels = 8 }; // of a thread
-
-// What the kernel needs of join_sum_args.
-struct join_sum_task {
-    const void *in[join_sets_max];
-    int32_t bases[join_sets_max];
-    int channels, groups; // groups of join_channels
-    join_rows rows;
-    const int32_t *count;
-    int32_t capacity;
-    bool wide_in, wide_out; // 8 channels may be read, or written, at once
-    void *out;
-};
-
-// A thread sums 8 channels of a voxel.
-template <typename E>
-SPIRA_KERNEL void __launch_bounds__(join_threads)
-    join_sum_kernel(const __grid_constant__ join_sum_task task) {
-    const int64_t i = (int64_t)blockIdx.x * join_threads + threadIdx.x;
-    const int64_t voxel = i / task.groups;
-    const int first = (int)(i % task.groups) * join_channels;
-    const bool there = voxel < min_of(*task.count, task.capacity);
-    const int32_t begin = there ? task.rows.begin[voxel] : 0;
-    const int32_t end = there ? task.rows.begin[voxel + 1] : 0;
-    pdl_wait(); // for the features; in every thread block
-    if (!there) {
-        return;
-    }
-    float sum[join_channels] = {};
-    wide_elements<E, join_channels> row_of;
-    for (int32_t r = begin; r < end; ++r) {
-        int32_t row;
-        const int set = join_set_of(task.bases, task.rows.order[r], &row);
-        const E *in = (const E *)task.in[set];
-        wide_read_channels(in + (int64_t)row * task.channels, task.channels, first, task.wide_in,
-                           row_of);
-#pragma unroll
-        for (int k = 0; k < join_channels; ++k) {
-            const float x = element_to_float(row_of.at[k]);
-            sum[k] = r == begin ? x : sum[k] + x;
-        }
-    }
-#pragma unroll
-    for (int k = 0; k < join_channels; ++k) {
-        row_of.at[k] = element_from_float<E>(sum[k]);
-    }
-    wide_write_channels(row_of, (E *)task.out + voxel * task.channels, task.channels, first,
-                        task.wide_out);
-}
-
-SPIRA_API join_sum_task join_sum_task_make(const join_sum_args *a) {
-    join_sum_task t = {};
-    const bool whole = a->channels % join_channels == 0;
-    join_bases(a->capacity, a->sets, t.bases);
-    t.channels = a->channels;
-    t.groups = (int)ceil_div(a->channels, join_channels);
-    t.rows = a->rows;
-    t.count = a->count;
-    t.capacity = a->out_capacity;
-    t.wide_in = whole;
-    for (int s = 0; s < a->sets; ++s) {
-        t.in[s] = a->in[s];
-        t.wide_in = t.wide_in && wide_aligned(a->in[s], 16);
-    }
-    t.wide_out = whole && wide_aligned(a->out, 16);
-    t.out = a->out;
-    return t;
+    return join_launch(args, total, s, stream);
 }
 
 // The features of a joined set: sums over the source rows of each voxel.

@@ -1,5 +1,5 @@
 // spira/index/downsample_rank.cuh: second launch of a step: ranks the heads and writes their cells
-// (downsample_grid.cuh); and the launcher of both.
+// (downsample_grid.cuh).
 #ifndef SPIRA_INDEX_DOWNSAMPLE_RANK_CUH
 #define SPIRA_INDEX_DOWNSAMPLE_RANK_CUH
 
@@ -219,41 +219,6 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
         device_status_raise_count(task.trouble, total, out.capacity);
         device_status_raise_count(task.trouble, given, in.capacity);
     }
-}
-
-// ---- both launches ------------------------------------------------------------------------------
-
-template <typename W, int rx, int ry, int tile>
-SPIRA_API status downsample_launch(const downsample_task<W> &task, unsigned blocks,
-                                   cudaStream_t stream) {
-    SPIRA_TRY(kernel_launch(downsample_mark_kernel<W, rx, ry, tile>,
-                            {blocks, tile, stream, "downsample"}, task));
-    auto rank = downsample_rank_kernel<W, rx, ry, tile, tile, false>;
-    unsigned threads = tile;
-    if constexpr (tile * downsample_blocks_many >
-                  downsample_small) {                  // smaller tiles never have that many blocks
-        const int few = (tile * 5 / 8 + 31) / 32 * 32; // most tiles have no more heads
-        const bool many = blocks > downsample_blocks_many;
-        rank = many ? downsample_rank_kernel<W, rx, ry, tile, few, true> : rank;
-        threads = many ? few : threads;
-    }
-    return kernel_launch(rank, {blocks, threads, stream, "downsample"}, task);
-}
-
-template <typename W, int rx, int ry>
-SPIRA_API status downsample_step(const downsample_args<W> *a, const downsample_marks &marks,
-                                 cudaStream_t stream) {
-    const downsample_cut cut = downsample_cut_make(a->in.capacity);
-    downsample_task<W> task = {};
-    task.grid = downsample_grid_make<W>(a->layout, downsample_from_of(a), a->stride, rx, ry);
-    task.in = a->in;
-    task.out = a->out;
-    task.shift = cut.shift;
-    task.marks = marks;
-    task.trouble = a->trouble;
-    const unsigned blocks = (unsigned)cut.blocks;
-    return cut.tile == 256 ? downsample_launch<W, rx, ry, 256>(task, blocks, stream)
-                           : downsample_launch<W, rx, ry, 512>(task, blocks, stream);
 }
 
 } // namespace spira

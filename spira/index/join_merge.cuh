@@ -9,6 +9,7 @@
 
 #include "../base/launch.cuh"
 #include "../join.h"
+#include "unique.cuh"
 
 namespace spira {
 
@@ -122,6 +123,49 @@ SPIRA_KERNEL void __launch_bounds__(join_threads)
     if (number < task.total) {
         words[number] = join_source_of(task, (int32_t)number).word;
     }
+}
+
+// ---- launches -----------------------------------------------------------------------------------
+
+template <typename W>
+struct join_scratch {
+    W *sorted;              // [total]
+    int32_t *voxel;         // [total] the voxel of each source row
+    int32_t *heads;         // see unique_launch
+    radix_scratch<W> radix; // where x or y is dropped
+};
+
+SPIRA_API bool join_sorts(join_axis axis) {
+    return axis == join_axis_x || axis == join_axis_y;
+}
+
+template <typename W>
+SPIRA_API void join_carve(workspace *w, const join_args<W> *a, int32_t total, join_scratch<W> *s) {
+    *s = {};
+    s->sorted = workspace_take<W>(w, total);
+    s->voxel = workspace_take<int32_t>(w, total);
+    s->heads = workspace_take<int32_t>(w, unique_cut_make(total, a->out.capacity).blocks);
+    if (join_sorts(a->axis)) {
+        radix_carve(w, total, true, &s->radix);
+    }
+}
+
+template <typename W>
+SPIRA_API status join_launch(const join_args<W> *a, int32_t total, const join_scratch<W> &s,
+                             cudaStream_t stream) {
+    const join_task<W> task = join_task_make(a, total);
+    const unsigned blocks = (unsigned)ceil_div(total, join_threads);
+    if (join_sorts(a->axis)) {
+        const int bits = word_bits(a->words);
+        SPIRA_TRY(kernel_launch(join_words_kernel<W>, {blocks, join_threads, stream, "join"}, task,
+                                radix_input(&s.radix, s.sorted, 0, bits)));
+        SPIRA_TRY(radix_sort_rows(&s.radix, s.sorted, a->rows.order, 0, bits, stream));
+    } else {
+        SPIRA_TRY(kernel_launch(join_merge_kernel<W>, {blocks, join_threads, stream, "join"}, task,
+                                s.sorted, a->rows.order));
+    }
+    const voxel_rows rows = {s.voxel, a->rows.order, a->rows.begin};
+    return unique_launch<W>({s.sorted, total, s.heads, a->out, rows, false, a->trouble}, stream);
 }
 
 } // namespace spira
