@@ -6,16 +6,15 @@
 //   sample  (sort_sample.cuh) compares some thousand samples of the rows with each other
 //   split   (sort_split.cuh) ranks the samples; every third to eighth is a splitter. Each thread
 //           block writes a segment of the rows bucket by bucket; a table says where each bucket
-//           starts in each segment
+//           starts in each segment, and sums how many keys each bucket has
 //   sort    (sort_bucket.cuh) a thread block gathers a bucket from all segments, sorts and writes
 //           it; a row of the table adds up to its place in the result
 //
-// No counter is shared by thread blocks. The words are made where they are needed
-// (sort_source.cuh). Splitters are pairs of word and row, which are all different, so that buckets
-// are about equal however many rows share a word. Where words are such that a bucket is too large
-// all the same, the thread blocks of the last step sort all rows by their digits
-// (sort_overflow.cuh): the time is bounded by the number of rows. More rows take a radix sort
-// (radix.cuh).
+// The words are made where they are needed (sort_source.cuh). Splitters are pairs of word and row,
+// which are all different, so that buckets are about equal however many rows share a word. Where
+// words are such that a bucket is too large all the same, the thread blocks of the last step sort
+// all rows by their digits (sort_overflow.cuh): the time is bounded by the number of rows. More
+// rows take a radix sort (radix.cuh).
 #ifndef SPIRA_INDEX_SORT_CUH
 #define SPIRA_INDEX_SORT_CUH
 
@@ -43,16 +42,15 @@ SPIRA_API bool sort_takes_radix(int32_t rows, int bits) {
 }
 
 SPIRA_API void sort_carve_overflow(workspace *w, const sort_shape *shape, sort_overflow *c) {
-    c->memory = workspace_take<int32_t>(w, sort_overflow_words + shape->buckets);
+    c->memory = workspace_take<int32_t>(w, sort_overflow_words(shape->buckets));
     c->state = workspace_take<uint32_t>(w, 2 * ceil_div(shape->rows, sort_overflow_tile) *
                                                sort_crowded_threads);
     if (c->memory) {
-        c->found = c->memory;
-        c->drawn = c->found + 1;
+        c->keys = c->memory;
+        c->drawn = c->keys + round_up(shape->buckets, 4);
         c->done = c->drawn + 1;
         c->ready = (uint32_t *)(c->done + sort_phases_max);
         c->count = (int32_t *)(c->ready + sort_phases_max);
-        c->keys = c->count + sort_digits_max;
     }
 }
 

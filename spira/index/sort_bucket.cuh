@@ -264,6 +264,23 @@ SPIRA_BOTH constexpr int sort_resident(int threads) {
     return 1024 / threads;
 }
 
+// Whether one of this thread's share of the buckets has more keys than a thread block has room for.
+// All of its loads are in flight at once.
+template <int threads, typename W>
+SPIRA_DEVICE bool sort_finds_overflow(const sort_steps<W> &s) {
+    const int4 *keys = (const int4 *)s.overflow.keys;
+    int most = 0;
+#pragma unroll
+    for (int j = 0; j * 4 * threads < (int)sort_buckets_max; ++j) {
+        const int i = j * threads + (int)threadIdx.x;
+        if (4 * i < s.shape.buckets) {
+            const int4 k = keys[i];
+            most = max(most, max(max(k.x, k.y), max(k.z, k.w)));
+        }
+    }
+    return most > sort_bucket_most * threads;
+}
+
 // Sorts each bucket, a thread block a bucket; or all rows together, if a bucket is too large.
 template <typename W, int threads>
 SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
@@ -271,11 +288,11 @@ SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
                         const __grid_constant__ sort_target<W> to) {
     const int most = sort_bucket_most, few = most / 2;
     __shared__ __align__(16) uint32_t shared[2 * most * threads];
-    const bool overflows = *s.overflow.found != 0;
+    const bool found = sort_finds_overflow<threads>(s);
     const sort_range<W> range =
         sort_range_of(s.split_word, (int)blockIdx.x, s.shape.buckets, to.end);
     const sort_pieces p = sort_find_pieces<threads>(s.shape, s.table, (int)blockIdx.x);
-    if (overflows) {
+    if (__syncthreads_or(found)) {
         static_assert(sizeof(sort_overflow_shared<threads, W>) <= sizeof shared, "sort: overflow");
         sort_overflow_rows<threads>(s, to, shared);
         return;

@@ -19,8 +19,8 @@ struct sort_pieces {
     int first, count; // of the bucket: its first place in the result, and its keys
 };
 
-// Finds the pieces of a bucket from its row of the table. Called by all threads of a block, with
-// barriers inside.
+// Finds the pieces of a bucket from its row of the table. Called by all threads of a block, with a
+// barrier inside; another one must follow before they are used.
 template <int threads>
 SPIRA_DEVICE sort_pieces sort_find_pieces(const sort_shape &shape,
                                           const uint32_t *__restrict__ table, int bucket) {
@@ -66,7 +66,6 @@ SPIRA_DEVICE sort_pieces sort_find_pieces(const sort_shape &shape,
             heads[g].y = (uint32_t)piece;
         }
     }
-    __syncthreads();
     return p;
 }
 

@@ -69,7 +69,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
     W load[rounds];
     sort_loading<source, rounds> loading;
     const int clear = (int)blockIdx.x * sort_threads + thread;
-    if (clear < sort_overflow_words + shape.buckets) {
+    if (clear < sort_overflow_words(shape.buckets)) {
         s.overflow.memory[clear] = 0;
     }
     sort_words_begin(from, shape.rows, loading, [&](int j) {

@@ -84,11 +84,6 @@ SPIRA_BOTH int32_t sort_sample_row(const sort_shape *shape, int sample) {
     return (int32_t)(((uint64_t)sample * shape->step + (mix >> 16) * (shape->step >> 16)) >> 32);
 }
 
-// Keys that a thread block of the last step has room for.
-SPIRA_BOTH int sort_bucket_room(const sort_shape *s) {
-    return sort_bucket_most * (sort_is_crowded(s) ? sort_crowded_threads : sort_bucket_threads);
-}
-
 // A word and its row, read at once.
 template <typename W>
 struct alignas(2 * sizeof(W)) sort_key {
@@ -102,21 +97,23 @@ struct alignas(16) sort_ranks {
 
 // What sort_overflow.cuh needs. `memory` is zero after the first step, with all that it has.
 struct sort_overflow {
-    int32_t *memory; // [sort_overflow_words + buckets]
-    int32_t *found;  // [1] not 0: a bucket has more keys than a thread block has room for
+    int32_t *memory; // [sort_overflow_words(buckets)] all of these but `state`
+    int32_t *keys;   // [buckets, rounded up to a multiple of 4] keys of each bucket
     int32_t *drawn;  // [1] tiles that have been drawn, of all phases
     int32_t *done;   // [sort_phases_max] tiles of each phase that are done
     uint32_t *ready; // [sort_phases_max] not 0: all are
     int32_t *count;  // [passes, digits] keys of each digit
-    int32_t *keys;   // [buckets] keys of each bucket
     uint32_t *state; // [2, tiles, digits] see radix_scratch; not cleared
 };
 
 enum {
     sort_phases_max = 11, // moving to the order of the rows, and ten passes
     sort_digits_max = 2048,
-    sort_overflow_words = 2 + 2 * sort_phases_max + sort_digits_max,
 };
+
+SPIRA_BOTH int sort_overflow_words(int buckets) {
+    return (int)round_up(buckets, 4) + 1 + 2 * sort_phases_max + sort_digits_max;
+}
 
 // What the steps of the sort write and read.
 template <typename W>

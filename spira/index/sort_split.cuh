@@ -168,12 +168,16 @@ SPIRA_DEVICE int sort_take_place(int32_t *count, int bucket) {
     return __shfl_sync(~0u, base, leader) + lane - leader;
 }
 
-// Replaces the counts of the buckets by where they start, and writes both to the table. Called by
-// all threads of a block, with barriers inside.
-SPIRA_DEVICE void sort_lay_out(int32_t *start, int buckets, uint32_t *table) {
+// Replaces the counts of the buckets by where they start, writes both to the table, and adds the
+// counts to keys. Called by all threads of a block, with barriers inside.
+SPIRA_DEVICE void sort_lay_out(int32_t *start, int buckets, uint32_t *table,
+                               unsigned long long *keys) {
     __shared__ int32_t total[sort_threads / 32];
     const int b = 2 * (int)threadIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int rows[2] = {b < buckets ? start[b] : 0, b + 1 < buckets ? start[b + 1] : 0};
+    if (rows[0] + rows[1]) { // nothing waits for it
+        atomicAdd(&keys[threadIdx.x], (unsigned long long)rows[1] << 32 | (uint32_t)rows[0]);
+    }
     int to = warp_sum_up_to(rows[0] + rows[1]);
     if (lane == 31) {
         total[warp] = to;
@@ -191,24 +195,6 @@ SPIRA_DEVICE void sort_lay_out(int32_t *start, int buckets, uint32_t *table) {
         to += rows[j];
     }
     __syncthreads();
-}
-
-// Adds the keys of the segment to those of the buckets. Returns whether a bucket has more than a
-// thread block of the last step has room for: at least one thread block finds that out. start
-// [buckets]: where each bucket starts in the segment, which has `rows` rows.
-template <typename W>
-SPIRA_DEVICE bool sort_add_keys(const sort_steps<W> &s, const int32_t *start, int rows) {
-    const int buckets = s.shape.buckets, room = sort_bucket_room(&s.shape);
-    bool overflows = false;
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-        const int b = j * sort_threads + (int)threadIdx.x;
-        const int keys = b < buckets ? (b + 1 < buckets ? start[b + 1] : rows) - start[b] : 0;
-        if (keys) {
-            overflows |= atomicAdd(&s.overflow.keys[b], keys) + keys > room;
-        }
-    }
-    return overflows;
 }
 
 // Bytes of dynamic shared memory of split. The rows reuse the memory of the splitters.
@@ -259,7 +245,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers
         }
     }
     __syncthreads();
-    sort_lay_out(start, buckets, s.table);
+    sort_lay_out(start, buckets, s.table, (unsigned long long *)s.overflow.keys);
 #pragma unroll
     for (int j = 0; j < sort_most_rows; ++j) {
         int local = j * sort_threads + (int)threadIdx.x;
@@ -270,12 +256,8 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads, 1) // without the 1, registers
         }
     }
     __syncthreads();
-    const bool overflows = sort_add_keys(s, start, last - first);
     for (int i = threadIdx.x; i < last - first; i += sort_threads) {
         s.key[first + i] = {shared_word[i], (W)(first + shared_local[i])};
-    }
-    if (overflows) {
-        *s.overflow.found = 1;
     }
 }
 

@@ -15,15 +15,14 @@ namespace {
 template <typename W>
 struct split_rows {
     sort_shape shape;
-    bool overflows;
+    std::vector<int32_t> keys; // of each bucket
     std::vector<uint32_t> table;
     std::vector<W> split_word;
     std::vector<sort_key<W>> key;
 };
 
 // sorted: rows in the order that is wanted; first [buckets]: where the buckets begin in it.
-// threads: of the last step.
-template <int threads, typename W>
+template <typename W>
 split_rows<W> split_make(random_state *r, const std::vector<W> &words,
                          const std::vector<int32_t> &sorted, const std::vector<int32_t> &first,
                          int32_t each) {
@@ -39,7 +38,7 @@ split_rows<W> split_make(random_state *r, const std::vector<W> &words,
     for (size_t b = 0; b < first.size(); ++b) {
         s.split_word.push_back(words[(size_t)sorted[(size_t)first[b]]]);
         const int32_t end = b + 1 < first.size() ? first[b + 1] : rows;
-        s.overflows = s.overflows || end - first[b] > sort_bucket_most * threads;
+        s.keys.push_back(end - first[b]);
         for (int32_t i = first[b]; i < end; ++i) {
             bucket[(size_t)sorted[(size_t)i]] = (int)b;
         }
@@ -76,7 +75,7 @@ bool sorts(random_state *r, const std::vector<W> &words, std::vector<int32_t> fi
            int32_t each) {
     const int32_t rows = (int32_t)words.size();
     const std::vector<int32_t> wanted = sort_wanted(words);
-    split_rows<W> s = split_make<threads>(r, words, wanted, first, each);
+    split_rows<W> s = split_make(r, words, wanted, first, each);
     std::vector<W> sorted((size_t)rows + 1, (W)sort_untouched);
     std::vector<int32_t> order((size_t)rows + 1, sort_untouched);
     sort_steps<W> steps = {};
@@ -84,8 +83,8 @@ bool sorts(random_state *r, const std::vector<W> &words, std::vector<int32_t> fi
     std::vector<char> memory((size_t)rows * 64 + (1 << 20), (char)0xa5);
     workspace w = workspace_begin((void *)round_up((int64_t)(uintptr_t)memory.data(), 256));
     sort_carve_overflow(&w, &steps.shape, &steps.overflow);
-    std::fill_n(steps.overflow.memory, sort_overflow_words, 0);
-    *steps.overflow.found = s.overflows;
+    std::fill_n(steps.overflow.memory, sort_overflow_words(steps.shape.buckets), 0);
+    std::copy(s.keys.begin(), s.keys.end(), steps.overflow.keys);
     steps.table = s.table.data();
     steps.split_word = s.split_word.data();
     steps.key = s.key.data();

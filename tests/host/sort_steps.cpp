@@ -47,7 +47,7 @@ steps<W> steps_run(const std::vector<W> &words, int bits) {
 // Whether all rows were sorted together.
 template <typename W>
 bool steps_overflow(const steps<W> &s) {
-    return *s.scratch.steps.overflow.found != 0;
+    return *s.scratch.steps.overflow.drawn != 0;
 }
 
 // Whether the words are sorted, stably, and each row is in the bucket of the last splitter that
