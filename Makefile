@@ -237,8 +237,8 @@ build/test_host: $(HOST_TESTS:tests/host/%.cpp=build/host/%.o)
 
 # Users may compile with -ffast-math. NaN and infinity must be found all the same: the tests that are
 # about them are compiled with it, too.
-FAST_MATH_TESTS := numeric voxel conv pool tune blob
-FAST_MATH_NAMES := nan finite no_number voxelize_refuses voxel_bounds_refuses
+FAST_MATH_TESTS := numeric voxel conv pool blob
+FAST_MATH_NAMES := nan finite voxelize_refuses voxel_bounds_refuses
 
 build/fast_math/%.o: tests/host/%.cpp
 	$(call step,c++ $< (-ffast-math),$(CXX) -O2 -ffast-math -include tests/support/fast_math.h \

@@ -188,9 +188,7 @@ struct bench_options {
     const char *net;   // null: all
     bool quick;        // fewer replays, scenes and cases
     bool apart;        // shortcuts of networks are layers of their own
-    const char *in;    // tuning records: to compare with; null: none
-    const char *out;   // to write, as text; null: nowhere
-    const char *table; // to write, as initialisers; null: nowhere
+    const char *out;   // of tuning records; null: nowhere
     int files;
     const char *file[bench_files_most];
 };
@@ -204,7 +202,7 @@ struct bench_options {
         "       [--minuet B,C]\n"
         "       [--only tables|layers|fig13|fig15|table4|batches|deployed] [--net NAME]\n"
         "       [--quick] [--apart] [--priority]\n"
-        "       [--in FILE] [--out FILE] [--table FILE] [SCAN...]\n"
+        "       [--out FILE] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
         "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
         "convolutions, --threshold (all) among the hybrid ones; --sweep forms times all forms of\n"
@@ -212,8 +210,7 @@ struct bench_options {
         "minuet times that search alone, for a grid of both. Among the parts of bench_net, --only\n"
         "(again for more) and --net choose; with --apart shortcuts are layers of their own, with\n"
         "--priority the second stream goes first. --quick takes fewer cases and replays, and no\n"
-        "random scene. bench_tune compares with the records of --in, and writes its own as text\n"
-        "(--out) and as C++ (--table).\n",
+        "random scene. bench_tune writes its records to --out.\n",
         wrong, program);
     exit(2);
 }
@@ -271,19 +268,11 @@ SPIRA_API bool bench_wants(const bench_options *o, int part) {
     return !o->parts || o->parts >> part & 1;
 }
 
-// Where the name of a file goes; null: the option has none.
-SPIRA_API const char **bench_option_file(bench_options *o, const char *name) {
-    return strcmp(name, "--in") == 0      ? &o->in
-           : strcmp(name, "--out") == 0   ? &o->out
-           : strcmp(name, "--table") == 0 ? &o->table
-                                          : nullptr;
-}
-
 // One option and its value.
 SPIRA_API bool bench_option(bench_options *o, const char *name, const char *value) {
     char rest;
-    if (const char **file = bench_option_file(o, name)) {
-        *file = value;
+    if (strcmp(name, "--out") == 0) {
+        o->out = value;
         return true;
     }
     if (strcmp(name, "--voxel") == 0) {

@@ -24,7 +24,7 @@ SPIRA_API status net_plan_record(const net_limits *limits, const device_info *gp
     net_step *step = &p->step[layer];
     const int64_t outputs = p->set[step->set].capacity;
     const int64_t pairs = step->map == net_none ? outputs : p->layers[layer].pairs;
-    tune_key key = tune_key_make(tune_gpu_of(gpu), &step->shape, outputs, pairs, true);
+    tune_key key = tune_key_make(gpu, &step->shape, outputs, pairs, true);
     key.density = pairs ? key.density : 0;
     const tune_record *record = tune_find(limits->records, limits->record_count, &key);
     if (!record) {

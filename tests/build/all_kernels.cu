@@ -30,7 +30,6 @@ struct any_arguments {
     pool_args pool;
     pool_grad_args pool_grad;
     voxel_features_grad_args features_grad;
-    tune_args tune;
     join_sum_args sums;
     join_sum_grad_args sums_grad;
     net_plan plan;
@@ -113,7 +112,6 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         conv_grad_weight(&a->gpu, &a->weight_grad, a->memory, a->bytes, a->stream),
         conv_grad_bias(&a->gpu, numeric_f32, a->memory, a->count, a->capacity, 1, a->worst,
                        a->memory, a->bytes, a->stream),
-        tune_judge(&a->gpu, &a->tune, a->weight, a->map, 1, a->worst, a->stream),
         pool(&a->pool, a->stream),
         pool_grad(&a->pool_grad, a->stream),
         voxel_features_grad(&a->features_grad, a->stream),

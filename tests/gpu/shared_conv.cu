@@ -3,12 +3,8 @@
 
 namespace spira {
 
-const shared_conv_calls shared_conv = {conv<>,
-                                       conv<numeric_any, true>,
-                                       conv<numeric_f16>,
-                                       conv<numeric_f32>,
-                                       conv_grad_input<>,
-                                       conv_hybrid<>,
-                                       tune_run<>};
+const shared_conv_calls shared_conv = {
+    conv<>,       conv<numeric_any, true>, conv<numeric_f16>, conv<numeric_f32>, conv_grad_input<>,
+    conv_hybrid<>};
 
 } // namespace spira

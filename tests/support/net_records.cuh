@@ -20,9 +20,8 @@ inline tune_choice choice_made(int tiles, int slices, int split) {
 inline tune_record record_of(const net_plan *p, int layer, const device_info *d, int64_t pairs,
                              tune_choice choice) {
     const net_step *step = &p->step[layer];
-    tune_key key =
-        tune_key_make(tune_gpu_of(d), &step->shape, p->set[step->set].capacity, pairs, true);
-    return {key, choice, {1000, 0}};
+    tune_key key = tune_key_make(d, &step->shape, p->set[step->set].capacity, pairs, true);
+    return {key, choice, 1000};
 }
 
 // Some way to compute a layer that is not the one without records, where there is one.

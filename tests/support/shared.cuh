@@ -8,7 +8,6 @@
 #include "../../spira/conv_grad.cuh"
 #include "../../spira/conv_hybrid.cuh"
 #include "../../spira/net.cuh"
-#include "../../spira/tune.cuh"
 #include "../../spira/voxel.cuh"
 #include "../../spira/voxel_features.cuh"
 
@@ -22,7 +21,6 @@ struct shared_conv_calls {
     decltype(&spira::conv<numeric_f32>) conv_f32;
     decltype(&spira::conv_grad_input<>) conv_grad_input;
     decltype(&spira::conv_hybrid<>) conv_hybrid;
-    decltype(&spira::tune_run<>) tune_run;
 };
 extern const shared_conv_calls shared_conv;
 

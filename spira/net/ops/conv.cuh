@@ -3,7 +3,7 @@
 #define SPIRA_NET_OPS_CONV_CUH
 
 #include "../../conv.cuh"
-#include "../../conv/tune_fit.cuh"
+#include "../../tune.cuh"
 #include "../place.h"
 #include "base.cuh"
 #include "conv.h"
