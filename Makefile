@@ -79,6 +79,10 @@ PTX_ONLY := $(if $(GPU)$(filter-out file,$(origin ARCH)),,yes)
 # Code that does not run need not be fast, where nvcc can save the time.
 HASTY    := $(if $(and $(PTX_ONLY),$(NVCC)),$(shell $(NVCC) --help 2>/dev/null | \
               grep -q -e --Ofast-compile && echo --Ofast-compile=max))
+# Code that is only compiled ends at the front ends, where the compiler knows how: that instantiates all
+# templates, and `make check` makes machine code of all kernels. GPU tests are linked all the same.
+FRONT    := $(if $(NVCC),$(shell $(NVCC) --help 2>/dev/null | grep -oe '-fdevice-syntax-only' | head -n 1))
+FRONTS   := $(if $(FRONT),$(FRONT) -Xcompiler -fsyntax-only)
 # Newer compilers share the kernels of a file among the cores.
 SPLIT    := $(if $(NVCC),$(shell $(NVCC) --help 2>/dev/null | \
               grep -q -e '--split-compile <' && echo --split-compile=0))
@@ -155,9 +159,11 @@ install:
 
 HOST_BUILDS := build/test_host build/test_fast_math $(if $(wildcard examples/scan.cu),build/host_scan build/host_levels)
 GPU_BUILDS  := $(EXAMPLES:examples/%.cu=build/example_%) $(BENCHES:bench/%.cu=build/bench_%)
+# ... which are only compiled where they could not run.
+GPU_MADE    := $(if $(PTX_ONLY),$(EXAMPLES:%.cu=build/fronts/%.ok) $(BENCHES:%.cu=build/fronts/%.ok),$(GPU_BUILDS))
 TESTS_BUILT := $(if $(NVCC),build/test_gpu build/test_calls $(if $(CUBLAS),build/test_cublas))
 
-all: $(HOST_BUILDS) $(TESTS_BUILT) $(if $(NVCC),$(GPU_BUILDS))
+all: $(HOST_BUILDS) $(TESTS_BUILT) $(if $(NVCC),$(GPU_MADE))
 
 # GPU tests that cannot be compiled, for want of nvcc or cuBLAS, are counted as skipped.
 UNBUILT = $(shell cat $(if $(NVCC),tests/gpu/cublas.cu,$(CUDA_TESTS)) | grep -cE '^(DEVICE_)?TEST.[a-z]')
@@ -171,7 +177,8 @@ TOGETHER := $(if $(GPU),,TALLY_JOBS=2 OMP_WAIT_POLICY=passive)
 test: all
 	@$(if $(NVCC),$(if $(GPU),,echo 'no GPU: the GPU code was compiled and is not run'), \
 	      echo 'no nvcc: the GPU code was neither compiled nor run')
-	@$(if $(CUBLAS),,TALLY_SKIPPED=$(UNBUILT)) $(TOGETHER) tests/tally.sh build/test_host \
+	@$(if $(CUBLAS),,TALLY_SKIPPED=$(UNBUILT)) $(TOGETHER) tests/tally.sh \
+	      'build/test_host --part 0/2' 'build/test_host --part 1/2' \
 	      'build/test_fast_math $(FAST_MATH_NAMES)' \
 	      $(foreach t,$(TESTS_BUILT),'$(if $(GPU),SPIRA_NEED_GPU=1) $t') \
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \
@@ -219,11 +226,12 @@ build/test_cublas build/bench_cublas: LIBS := -lcublas \
     -Xlinker -rpath=$(abspath $(dir $(firstword $(CUBLAS)))../lib64)
 
 # Kernels that the host runs (support/emulate.h) have CUDA's #pragma unroll. Their dynamic shared
-# memory is extern thread_local, for which g++ would look for an initialiser in another file. They are
-# compiled as C++20, which warns of more than C++17.
+# memory is extern thread_local, for which g++ would look for an initialiser in another file, and their
+# threads are fibers, between which a fortified longjmp does not jump. They are compiled as C++20, which
+# warns of more than C++17.
 EMULATED := $(patsubst tests/host/%.cpp,%.o,$(shell grep -l 'emulate.*h"' $(HOST_TESTS)))
 $(foreach o,host sanitize fast_math,$(EMULATED:%=build/$o/%)): \
-    STRICT += -Wno-unknown-pragmas $(call accepted,-fno-extern-tls-init)
+    STRICT += -Wno-unknown-pragmas -U_FORTIFY_SOURCE $(call accepted,-fno-extern-tls-init)
 $(EMULATED:%=build/host/%): STANDARD := $(if $(call accepted,-std=c++20),c++20,c++17)
 
 # The PyTorch package includes spira as a user does.
@@ -248,7 +256,8 @@ build/test_fast_math: $(FAST_MATH_TESTS:%=build/fast_math/%.o) build/host/harnes
 	$(call step,link $@,$(CXX) $(OPENMP) -pthread $^ -o $@)
 
 build/gpu_$(ARCH)/%.o: tests/gpu/%.cu
-	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) -c $< -o $@)
+	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) \
+	      $(if $(PTX_ONLY),$(FRONT)) $(DEPENDS) -c $< -o $@)
 
 build/gpu_$(ARCH)/%.o build/race_$(ARCH)/%.o build/scan_%: HOST_LEVEL = $(if $(PTX_ONLY),-O0,-O1)
 $(CHECK)/%.ok: HOST_LEVEL = -O0
@@ -303,6 +312,10 @@ build/scan_%: examples/scan.cu
 
 build/bench_%: bench/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) $< $(LIBS) -o $@)
+
+build/fronts/%.ok: %.cu
+	$(call step,nvcc $<,{ $(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(FRONTS) $(DEPENDS) -c $< \
+	      -o $(@:.ok=.o) && touch $@; })
 
 # The same source, as plain C++.
 build/host_%: examples/%.cu
@@ -389,8 +402,8 @@ $(CHECK)/aarch64.ok: $(HOST_HEADERS) tests/support/test.h $(ARM_TESTS:%=tests/ho
 # those of all kernels.
 $(CHECK)/nvcc/%.ok: %
 	$(call attempt,$* alone under nvcc,$(call alone,cu) && \
-	      $(NVCC) -std=c++17 -Werror all-warnings -arch=compute_90a $(HASTY) $(DEPENDS) \
-	      -ptx $(@:.ok=.cu) -o $(@:.ok=.ptx))
+	      $(NVCC) -std=c++17 -Werror all-warnings -arch=compute_90a $(HASTY) $(FRONT) \
+	      $(DEPENDS) -ptx $(@:.ok=.cu) -o $(@:.ok=.ptx))
 
 # All kernels, down to machine code: fully optimised for sm_90a, whose spills are judged.
 $(CHECK)/arch/%.ok: tests/build/all_kernels.cu
@@ -407,13 +420,13 @@ $(CHECK)/units/%.ok: tests/build/units/%.cu tests/build/units.txt tests/run_unit
 
 # The umbrella compiles for every architecture; for plain sm_90 it remarks on the lack of the "a".
 $(CHECK)/include/%.ok: tests/build/units/include.cu
-	$(call attempt,the umbrella for sm_$*,$(NVCC) $(NVCCFLAGS) $(call ptx,$*) $(DEPENDS) -c $< \
-	      -o $(@:.ok=.o) >$@.said 2>&1; status=$$?; cat $@.said; [ $$status = 0 ] && \
+	$(call attempt,the umbrella for sm_$*,$(NVCC) $(NVCCFLAGS) $(call ptx,$*) $(FRONTS) $(DEPENDS) \
+	      -c $< -o $(@:.ok=.o) >$@.said 2>&1; status=$$?; cat $@.said; [ $$status = 0 ] && \
 	      $(if $(filter 90,$*),,!) grep -q 'has no Hopper kernels' $@.said)
 
 $(CHECK)/stream/%.ok: examples/stream.cu
 	$(call attempt,examples/stream.cu for sm_$*,$(NVCC) $(NVCCFLAGS) $(call ptx,$*) $(HASTY) \
-	      $(DEPENDS) -c $< -o $(@:.ok=.o))
+	      $(FRONTS) $(DEPENDS) -c $< -o $(@:.ok=.o))
 
 # search.h compiles at run time, too.
 $(CHECK)/nvrtc.ok: NVRTC_LIB = $(firstword $(wildcard $(NVRTC)../lib64) $(NVRTC)../lib)
@@ -423,7 +436,7 @@ $(CHECK)/nvrtc.ok: tests/build/nvrtc.cpp spira/search.h
 
 $(CHECK)/fast_math.ok: tests/build/units/voxelize.cu
 	$(call attempt,voxelize with --use_fast_math,$(NVCC) $(NVCCFLAGS) --use_fast_math \
-	      -Xcompiler -ffast-math $(call ptx,90a) $(HASTY) $(DEPENDS) -c $< -o $(@:.ok=.o))
+	      -Xcompiler -ffast-math $(call ptx,90a) $(HASTY) $(FRONTS) $(DEPENDS) -c $< -o $(@:.ok=.o))
 
 $(CHECK)/link_a.ok: ARCH := 80
 $(CHECK)/link_b.ok: ARCH := 90a
@@ -445,7 +458,7 @@ $(CHECK)/linkage.ok: $(LINKED)
 # The blocks of a README that are marked as CUDA, as one file.
 readme_of = $(call attempt,the CUDA blocks of $<,awk '/^```/ { on = /cuda/; next } on' $< \
 	      >$(@:.ok=.cu) && grep -q spira $(@:.ok=.cu) && \
-	      $(NVCC) $(NVCCFLAGS) -I. $(call ptx,90a) $(HASTY) -c $(@:.ok=.cu) -o $(@:.ok=.o))
+	      $(NVCC) $(NVCCFLAGS) -I. $(call ptx,90a) $(HASTY) $(FRONTS) -c $(@:.ok=.cu) -o $(@:.ok=.o))
 
 $(CHECK)/readme.ok: README.md $(HEADERS)
 	$(readme_of)

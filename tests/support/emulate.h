@@ -13,9 +13,10 @@
 // every write is visible to all threads at once. A kernel with programmatic launch begins while the
 // previous one still runs: see previous_kernel.
 //
-// Fibers are those of glibc (ucontext.h). Shared memory is thread-local memory of the host: each
-// thread block of a cluster is a host thread, of which one runs at a time. Compile with g++ and
-// -fno-extern-tls-init, for dynamic shared memory.
+// Fibers begin by glibc's ucontext.h; from then on _longjmp switches, which needs no system call.
+// Shared memory is thread-local memory of the host: each thread block of a cluster is a host
+// thread, of which one runs at a time. Compile with g++, -fno-extern-tls-init (for dynamic shared
+// memory) and -U_FORTIFY_SOURCE (whose longjmp refuses to enter another stack).
 #ifndef SPIRA_TESTS_EMULATE_H
 #define SPIRA_TESTS_EMULATE_H
 
@@ -28,6 +29,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <setjmp.h>
 #include <string.h>
 #include <thread>
 #include <ucontext.h>
@@ -68,6 +70,8 @@ enum meeting { running, vote, shuffle, barrier, condition, done };
 
 struct fiber {
     ucontext_t context;
+    jmp_buf resumes; // where it waits
+    bool begun;      // its stack is in use, and `resumes` is set
     std::unique_ptr<char[]> stack;
     meeting at;                            // what it waits for
     uint32_t given, got;                   // operand and result of a vote or shuffle
@@ -87,7 +91,8 @@ enum admission_order { first_first, shuffled };
 // A thread block while it runs.
 struct block {
     std::vector<fiber> fibers;
-    ucontext_t scheduler;
+    ucontext_t context; // of the scheduler
+    jmp_buf resumes;
     int own; // the fiber that runs
     unsigned rank;
     uint64_t random;
@@ -145,10 +150,31 @@ inline int lane() {
 }
 
 // Gives way until the scheduler has resolved what the fiber waits for.
-inline void wait(meeting at) {
+[[gnu::noipa]] inline void wait(meeting at) {
     fiber &f = self();
     f.at = at;
-    swapcontext(&f.context, &blocks->scheduler);
+#ifdef __SANITIZE_ADDRESS__ // it has to see the switch
+    swapcontext(&f.context, &blocks->context);
+#else
+    if (_setjmp(f.resumes) == 0) {
+        _longjmp(blocks->resumes, 1);
+    }
+#endif
+}
+
+// Runs a fiber until it waits.
+[[gnu::noipa]] inline void run_fiber(fiber &f) {
+#ifdef __SANITIZE_ADDRESS__
+    swapcontext(&blocks->context, &f.context);
+#else
+    if (_setjmp(blocks->resumes) == 0) {
+        if (f.begun) {
+            _longjmp(f.resumes, 1);
+        }
+        f.begun = true;
+        setcontext(&f.context);
+    }
+#endif
 }
 
 inline uint32_t meet(meeting at, uint32_t given, int from, int line) {
@@ -178,8 +204,10 @@ inline void wait_until(bool (*ready)(uint64_t, uint64_t), uint64_t a, uint64_t b
 }
 
 inline void begin() {
-    clusters->body();
-    wait(done);
+    for (;;) { // a fiber that has ended is used again
+        clusters->body();
+        wait(done);
+    }
 }
 
 inline bool all_at(size_t first, size_t count, meeting at) {
@@ -231,7 +259,7 @@ inline bool run_warp(size_t first) {
         }
         if (f.at == running) {
             blocks->own = (int)(first + (i ^ turn));
-            swapcontext(&blocks->scheduler, &f.context);
+            run_fiber(f);
             moved = true;
         }
     }
@@ -289,9 +317,14 @@ inline bool run_on() {
 inline void block_begin(block *b) {
     b->fibers.resize(clusters->threads);
     for (fiber &f : b->fibers) {
+        const bool ended = f.stack && f.at == done;
         f.stack.reset(f.stack ? f.stack.release() : new char[stack_bytes]);
         f.at = running;
         f.syncs = 0;
+        if (ended) {
+            continue;
+        }
+        f.begun = false;
         getcontext(&f.context);
         f.context.uc_stack.ss_sp = f.stack.get();
         f.context.uc_stack.ss_size = stack_bytes;

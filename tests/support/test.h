@@ -11,7 +11,8 @@
 // the harness checks and frees them when the test ends.
 //
 // Arguments: [filter...] runs the tests whose name contains one of the filters, or with --exactly
-// equals one; --list prints their names; --verbose prints the result of each. Environment:
+// equals one; --list prints their names; --verbose prints the result of each; --part 0/2 runs every
+// other one. Environment:
 //     SPIRA_QUICK=1      small sizes (for sanitizers): test_quick()
 //     SPIRA_EXACT=1      buffers without sentinels, so that a sanitizer sees their true ends
 //     SPIRA_UNPOISONED=1 buffers are not filled, so that a sanitizer sees reads of unset memory
@@ -522,6 +523,7 @@ inline int test_main(int argc, char **argv) {
     }
 #endif
     bool list = false, verbose = false, exactly = false;
+    int part = 0, parts = 1, number = 0;
     int filters = 0; // kept in argv[1...filters]
     for (int i = 1; i < argc; ++i) {
         if (strcmp(argv[i], "--list") == 0) {
@@ -530,6 +532,11 @@ inline int test_main(int argc, char **argv) {
             verbose = true;
         } else if (strcmp(argv[i], "--exactly") == 0) {
             exactly = true;
+        } else if (strcmp(argv[i], "--part") == 0) {
+            if (++i == argc || sscanf(argv[i], "%d/%d", &part, &parts) != 2 || part >= parts) {
+                printf("--part needs a number and of how many: 0/2\n");
+                return 1;
+            }
         } else {
             argv[++filters] = argv[i];
         }
@@ -543,7 +550,7 @@ inline int test_main(int argc, char **argv) {
                 ++failed;
             }
         }
-        if (!test_chosen(e->name, filters, argv + 1, exactly)) {
+        if (!test_chosen(e->name, filters, argv + 1, exactly) || number++ % parts != part) {
             continue;
         }
         if (list) {
