@@ -8,8 +8,8 @@
 
 #include "device.h"
 #include "index/join_merge.cuh"
-#include "index/join_sum.cuh"
 #include "join.h"
+#include "join/sum.cuh"
 
 namespace spira {
 
@@ -71,16 +71,15 @@ template <numeric format = numeric_any>
 SPIRA_API status join_sum(const device_info *gpu, const join_sum_args *args, cudaStream_t stream) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(join_sum_check(args));
-    const join_sum_task task = join_sum_task_make(args);
-    const int64_t blocks = ceil_div((int64_t)args->out_capacity * task.groups, join_threads);
-    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "channels (times out_capacity)",
-                  args->channels);
+    join_sum_task task;
+    unsigned blocks;
+    SPIRA_TRY(join_sum_task_make(args, args->in, args->out, &task, &blocks));
     return numeric_dispatch<format>(args->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        return kernel_launch(join_sum_kernel<E>,
-                             {(unsigned)blocks, join_threads, stream, "join_sum",
-                              args->programmatic && gpu->programmatic},
-                             task);
+        return kernel_launch(
+            join_sum_kernel<E>,
+            {blocks, join_sum_threads, stream, "join_sum", args->programmatic && gpu->programmatic},
+            task);
     });
 }
 

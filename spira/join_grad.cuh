@@ -2,7 +2,7 @@
 #ifndef SPIRA_JOIN_GRAD_CUH
 #define SPIRA_JOIN_GRAD_CUH
 
-#include "index/join_sum.cuh"
+#include "join/sum.cuh"
 #include "join_grad.h"
 
 namespace spira {
@@ -19,10 +19,9 @@ namespace spira {
 template <numeric format = numeric_any>
 SPIRA_API status join_sum_grad(const join_sum_grad_args *args, cudaStream_t stream) {
     SPIRA_TRY(join_sum_grad_check(args));
-    const join_grad_task task = join_grad_task_make(args);
-    const int64_t grid = ceil_div((int64_t)args->out_capacity * task.groups, join_grad_threads);
-    SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "channels (times out_capacity)",
-                  args->channels);
+    join_sum_task task;
+    unsigned blocks;
+    SPIRA_TRY(join_sum_task_make(args, args->in_grad, args->out_grad, &task, &blocks));
     return numeric_dispatch<format>(args->type, [&](auto tag) {
         for (int s = 0; s < args->sets; ++s) {
             if (args->in_grad[s]) {
@@ -31,8 +30,8 @@ SPIRA_API status join_sum_grad(const join_sum_grad_args *args, cudaStream_t stre
                     "join_sum_grad"));
             }
         }
-        return kernel_launch(join_grad_kernel<typename decltype(tag)::element>,
-                             {(unsigned)grid, join_grad_threads, stream, "join_sum_grad"}, task);
+        return kernel_launch(join_sum_grad_kernel<typename decltype(tag)::element>,
+                             {blocks, join_sum_threads, stream, "join_sum_grad"}, task);
     });
 }
 

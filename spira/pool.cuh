@@ -25,18 +25,6 @@ SPIRA_API status pool(const pool_args *args, cudaStream_t stream) {
     });
 }
 
-// Bytes of scratch for pool_global.
-SPIRA_API status pool_global_workspace(const word_layout *layout, int channels, size_t *bytes) {
-    SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
-    SPIRA_TRY(pool_batches_check(layout));
-    workspace w = workspace_begin(nullptr);
-    pool_global_take(&w, layout->batches, channels, false);
-    *bytes = w.used;
-    return status_success();
-}
-
 // Global max or average pooling: one row for each batch index.
 //
 // format   compiled for; numeric_any: all four, chosen by args->type
@@ -48,15 +36,11 @@ SPIRA_API status pool_global_workspace(const word_layout *layout, int channels, 
 template <typename W, numeric format = numeric_any>
 SPIRA_API status pool_global(const pool_global_args<W> *args, void *scratch, size_t scratch_bytes,
                              cudaStream_t stream) {
-    size_t needed;
+    pool_global_places places;
     SPIRA_TRY(pool_global_check(args));
-    SPIRA_TRY(pool_global_workspace(args->layout, args->channels, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch);
-    const pool_global_places places =
-        pool_global_take(&w, args->layout->batches, args->channels, false);
+    SPIRA_TRY(pool_global_carve(args, scratch, scratch_bytes, &places));
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return pool_global_start<W, typename decltype(tag)::element>(*args, places, stream);
+        return pool_global_launch<typename decltype(tag)::element>(*args, places, stream);
     });
 }
 

@@ -29,41 +29,23 @@ SPIRA_API status pool_grad(const pool_grad_args *args, cudaStream_t stream) {
     });
 }
 
-// Bytes of scratch for pool_global_grad. Of the pointers, only `layout` is read.
-template <typename W>
-SPIRA_API status pool_global_grad_workspace(const pool_global_grad_args<W> *args, size_t *bytes) {
-    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_TRY(word_check<W>(args->layout));
-    SPIRA_TRY(pool_batches_check(args->layout));
-    SPIRA_REQUIRE(args->channels >= 1, status_bad_size, "channels", args->channels);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    workspace w = workspace_begin(nullptr);
-    pool_global_take(&w, args->layout->batches, args->channels, true);
-    *bytes = w.used;
-    return status_success();
-}
-
 // The gradient of `pool_global`.
 //
 // format   compiled for; numeric_any: all four, chosen by args->type
 //
 // inputs   args: see pool_global_grad_args; arrays in device memory
-//          scratch: pool_global_grad_workspace, aligned to 256
+//          scratch: the bytes of pool_global_workspace, aligned to 256
 // outputs  args->in_grad, rounded once; rows from the count on are not written
 // errors   null or misaligned pointers, sizes, scratch that is too small
 // Asynchronous, deterministic, equal to pool_global_grad_host; two launches, three of a maximum.
 template <typename W, numeric format = numeric_any>
 SPIRA_API status pool_global_grad(const pool_global_grad_args<W> *args, void *scratch,
                                   size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed;
+    pool_global_places places;
     SPIRA_TRY(pool_global_grad_check(args));
-    SPIRA_TRY(pool_global_grad_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch);
-    const pool_global_places places =
-        pool_global_take(&w, args->layout->batches, args->channels, true);
+    SPIRA_TRY(pool_global_carve(args, scratch, scratch_bytes, &places));
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return pool_global_grad_start<W, typename decltype(tag)::element>(*args, places, stream);
+        return pool_global_grad_launch<typename decltype(tag)::element>(*args, places, stream);
     });
 }
 

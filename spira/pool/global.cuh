@@ -23,14 +23,37 @@ struct pool_global_places {
     int32_t *voxels; // [batches] of a gradient
 };
 
-// grad: with what a gradient needs.
-SPIRA_API pool_global_places pool_global_take(workspace *w, int batches, int channels, bool grad) {
-    const int64_t rows = (int64_t)batches * channels;
-    pool_global_places p = {};
-    p.part = workspace_take<int32_t>(w, rows * pool_parts);
-    p.winner = workspace_take<int32_t>(w, grad ? rows : 0);
-    p.voxels = workspace_take<int32_t>(w, grad ? batches : 0);
-    return p;
+SPIRA_API void pool_global_take(workspace *w, int64_t batches, int channels,
+                                pool_global_places *p) {
+    p->part = workspace_take<int32_t>(w, batches * channels * pool_parts);
+    p->winner = workspace_take<int32_t>(w, batches * channels);
+    p->voxels = workspace_take<int32_t>(w, batches);
+}
+
+// Bytes of scratch for pool_global and for pool_global_grad.
+SPIRA_API status pool_global_workspace(const word_layout *layout, int channels, size_t *bytes) {
+    SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
+    SPIRA_REQUIRE(layout->batches >= 1 && layout->batches <= 65535, status_bad_size,
+                  "layout.batches", layout->batches);
+    workspace w = workspace_begin(nullptr);
+    pool_global_places places;
+    pool_global_take(&w, layout->batches, channels, &places);
+    *bytes = w.used;
+    return status_success();
+}
+
+// A: pool_global_args or pool_global_grad_args, here and below.
+template <typename A>
+SPIRA_API status pool_global_carve(const A *a, void *scratch, size_t scratch_bytes,
+                                   pool_global_places *p) {
+    size_t needed;
+    SPIRA_TRY(pool_global_workspace(a->layout, a->channels, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    workspace w = workspace_begin(scratch);
+    pool_global_take(&w, a->layout->batches, a->channels, p);
+    return status_success();
 }
 
 // The result of the rows so far: `value` is their sum, or the largest of them, which is of `row`.
@@ -87,8 +110,7 @@ SPIRA_BOTH int pool_columns(int channels) {
     return columns;
 }
 
-// The result of a part. Thread blocks: x parts, y batch indices. A: pool_global_args or
-// pool_global_grad_args.
+// The result of a part. Thread blocks: x parts, y batch indices.
 template <typename E, typename A>
 SPIRA_KERNEL void __launch_bounds__(pool_global_threads)
     pool_part_kernel(A a, word_layout layout, pool_global_places p) {
@@ -182,44 +204,40 @@ SPIRA_KERNEL void __launch_bounds__(pool_global_threads)
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// Thread blocks of pool_join.
-SPIRA_API dim3 pool_join_blocks(int channels, int batches) {
-    return dim3((unsigned)ceil_div(channels, pool_columns(channels)), (unsigned)batches);
+// Launches one of the kernels.
+template <typename A>
+SPIRA_API status pool_global_start(void (*kernel)(A, word_layout, pool_global_places), dim3 blocks,
+                                   const A &a, const pool_global_places &p, cudaStream_t stream) {
+    return kernel_launch(kernel, {blocks, pool_global_threads, stream, "pool_global"}, a, *a.layout,
+                         p);
 }
 
-SPIRA_API status pool_batches_check(const word_layout *layout) {
-    SPIRA_REQUIRE(layout->batches >= 1 && layout->batches <= 65535, status_bad_size,
-                  "layout.batches", layout->batches);
-    return status_success();
-}
-
-template <typename W, typename E>
-SPIRA_API status pool_global_start(const pool_global_args<W> &a, const pool_global_places &p,
-                                   cudaStream_t stream) {
-    const dim3 parts(pool_parts, (unsigned)a.layout->batches);
-    SPIRA_TRY(kernel_launch(pool_part_kernel<E, pool_global_args<W>>,
-                            {parts, pool_global_threads, stream, "pool_global"}, a, *a.layout, p));
-    return kernel_launch(pool_join_kernel<W, E>,
-                         {pool_join_blocks(a.channels, a.layout->batches), pool_global_threads,
-                          stream, "pool_global"},
-                         a, *a.layout, p);
-}
-
-template <typename W, typename E>
-SPIRA_API status pool_global_grad_start(const pool_global_grad_args<W> &a,
-                                        const pool_global_places &p, cudaStream_t stream) {
-    const dim3 parts(pool_parts, (unsigned)a.layout->batches);
-    const int64_t all = ceil_div((int64_t)a.set.capacity * a.channels, pool_global_threads);
-    SPIRA_REQUIRE(all <= INT32_MAX, status_bad_size, "set.capacity * channels", all);
-    const auto launch = [&](auto kernel, dim3 blocks) {
-        return kernel_launch(kernel, {blocks, pool_global_threads, stream, "pool_global_grad"}, a,
-                             *a.layout, p);
-    };
-    if (a.kind == pool_max) {
-        SPIRA_TRY(launch(pool_part_kernel<E, pool_global_grad_args<W>>, parts));
+// Reduces parts, then batch indices, by `join`.
+template <typename E, typename A>
+SPIRA_API status pool_global_reduce(void (*join)(A, word_layout, pool_global_places), const A &a,
+                                    const pool_global_places &p, bool parts, cudaStream_t stream) {
+    const unsigned batches = (unsigned)a.layout->batches;
+    const unsigned columns = (unsigned)ceil_div(a.channels, pool_columns(a.channels));
+    if (parts) {
+        SPIRA_TRY(
+            pool_global_start(pool_part_kernel<E, A>, dim3(pool_parts, batches), a, p, stream));
     }
-    SPIRA_TRY(launch(pool_winner_kernel<W, E>, pool_join_blocks(a.channels, a.layout->batches)));
-    return launch(pool_global_grad_kernel<W, E>, (unsigned)all);
+    return pool_global_start(join, dim3(columns, batches), a, p, stream);
+}
+
+template <typename E, typename W>
+SPIRA_API status pool_global_launch(const pool_global_args<W> &a, const pool_global_places &p,
+                                    cudaStream_t stream) {
+    return pool_global_reduce<E>(pool_join_kernel<W, E>, a, p, true, stream);
+}
+
+template <typename E, typename W>
+SPIRA_API status pool_global_grad_launch(const pool_global_grad_args<W> &a,
+                                         const pool_global_places &p, cudaStream_t stream) {
+    const int64_t blocks = ceil_div((int64_t)a.set.capacity * a.channels, pool_global_threads);
+    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "set.capacity * channels", blocks);
+    SPIRA_TRY(pool_global_reduce<E>(pool_winner_kernel<W, E>, a, p, a.kind == pool_max, stream));
+    return pool_global_start(pool_global_grad_kernel<W, E>, (unsigned)blocks, a, p, stream);
 }
 
 } // namespace spira

@@ -131,7 +131,7 @@ DEVICE_TEST(gpu_grad_pool_global) {
         a.out_grad = upload_stored(a.type, grad);
         a.in_grad = got;
         size_t bytes = 0;
-        REQUIRE_OK(pool_global_grad_workspace(&a, &bytes));
+        REQUIRE_OK(pool_global_workspace(a.layout, a.channels, &bytes));
         char *scratch = device_new<char>((int64_t)bytes);
         CHECK_STATUS(pool_global_grad(&a, scratch, bytes - 1, stream_get()), status_workspace);
         REQUIRE_OK(pool_global_grad(&a, scratch, bytes, stream_get()));

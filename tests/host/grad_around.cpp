@@ -224,7 +224,7 @@ TEST(grad_pool_global) {
         char *to = guarded_new<char>(total * size);
         a.in_grad = to;
         size_t bytes = 0;
-        REQUIRE_OK(pool_global_grad_workspace(&a, &bytes));
+        REQUIRE_OK(pool_global_workspace(a.layout, a.channels, &bytes));
         char *scratch = guarded_new<char>((int64_t)bytes);
         CHECK_STATUS(pool_global_grad(&a, scratch, bytes - 1, nullptr), status_workspace);
         emulate::seed = (uint64_t)seed;
@@ -263,7 +263,7 @@ TEST(grad_pool_global_batch_beyond_the_layout) {
         float *grad = guarded_new<float>(3);
         a.in_grad = grad;
         size_t bytes = 0;
-        REQUIRE_OK(pool_global_grad_workspace(&a, &bytes));
+        REQUIRE_OK(pool_global_workspace(a.layout, a.channels, &bytes));
         REQUIRE_OK(pool_global_grad(&a, guarded_new<char>((int64_t)bytes), bytes, nullptr));
         CHECK(grad[0] == 10 && grad[1] == 12 && guarded_untouched(grad, 2, 3));
         guarded_finish();
