@@ -106,11 +106,12 @@ static inline spira::status check_compute(check_layer *c, int32_t inputs, spira:
             c->in2[i] = spira::tf32_round(c->in2[i]);
         }
     }
-    SPIRA_TRY(spira::conv_sum_host(s, c->in, c->in2, c->weight, c->map, c->outputs, c->sum));
+    const spira::conv_host_args args = {*s, c->in, c->in2, c->weight, c->map, c->outputs};
+    SPIRA_TRY(spira::conv_sum_host(&args, c->sum));
     absolute(c->in, (int64_t)inputs * s->cin);
     absolute(c->in2, (int64_t)inputs * s->cin2);
     absolute(c->weight, weights);
-    return spira::conv_sum_host(s, c->in, c->in2, c->weight, c->map, c->outputs, c->magnitude);
+    return spira::conv_sum_host(&args, c->magnitude);
 }
 
 // Frees the operands of the sums.

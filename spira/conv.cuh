@@ -106,12 +106,11 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
 // cost     proportional to the offsets of the map's row groups; see bench/README.md
 template <numeric format = numeric_any, bool shortcuts = false>
 SPIRA_API status conv(const device_info *gpu, const conv_args *args, cudaStream_t stream) {
-    SPIRA_TRY(conv_check(args, gpu));
+    SPIRA_TRY(conv_check(gpu, args));
     SPIRA_REQUIRE(shortcuts || !args->shortcut, status_unsupported,
                   "shortcut (call conv<format, true>)", 0);
-    return numeric_dispatch<format>(args->shape.type, [&](auto tag) {
-        return conv_run<shortcuts>(tag, args, conv_kernel_of(&args->shape, gpu), gpu, stream);
-    });
+    return numeric_dispatch<format>(
+        args->shape.type, [&](auto tag) { return conv_run<shortcuts>(tag, gpu, args, stream); });
 }
 
 } // namespace spira

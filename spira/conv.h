@@ -7,7 +7,7 @@
 // from the first, cin .. cin + cin2 - 1 from the second. That is a concatenation without a copy.
 //
 // On the GPU the residual may be the output of a 1x1x1 convolution, without activation, that is
-// computed along with it: conv_shortcut (conv.cuh).
+// computed along with it: conv_shortcut.
 #ifndef SPIRA_CONV_H
 #define SPIRA_CONV_H
 
@@ -15,6 +15,7 @@
 #include "offset.h"
 #include "status.h"
 
+#include <algorithm>
 #include <math.h>
 
 namespace spira {
@@ -145,6 +146,53 @@ SPIRA_API status conv_weights_check(const conv_shape *s, const float *weight,
     return status_success();
 }
 
+enum { conv_sizes_most = 64 };
+
+// How the work of a layer is cut. What a member means depends on the kernel: the table in
+// conv/README.md. Launchers choose `depth` themselves and ignore the caller's.
+struct conv_sizes {
+    int tiles, slices, split, depth;
+};
+
+struct conv_map; // conv_map.h
+
+// A 1x1x1 convolution over the outputs' own voxels, added before the activation: the shortcut of a
+// residual block whose channels change, without an array of its own.
+//
+//   out[o, c] = act((sum + bias[c]) * scale[c] + shift[c] + residual[o, c] +
+//                   (sum' + bias'[c]) * scale'[c] + shift'[c])
+//
+// sum' is over row o of in and in2. Null bias, scale or shift: that step is skipped.
+struct conv_shortcut {
+    int cin, cin2;       // cin2: 0 without a second source
+    const void *in;      // [outputs, cin] of the convolution's type
+    const void *in2;     // [outputs, cin2], or null where cin2 is 0
+    const void *weights; // of conv_shortcut_pack, with the same shapes and device_info
+    const float *bias, *scale, *shift; // [cout]
+};
+
+// One convolution. A host struct, read during the call only. Arrays are in device memory; features
+// have the storage type of shape.type. Start from a zeroed struct: null members are optional.
+struct conv_args {
+    conv_shape shape;
+    const conv_map *map; // on the host; of conv_map_build
+    const void *in;      // [inputs, cin]
+    const void *in2;     // [inputs, cin2], or null where cin2 is 0
+    const void *weights; // of conv_weights_pack, with the same shape and device_info
+    conv_epilogue epilogue;
+    void *out;                     // [map->capacity, cout]
+    const conv_shortcut *shortcut; // on the host; see conv_shortcut_takes
+    const float *sums;       // [map->capacity, conv_sums_pitch(cout)], aligned to 16: added to, as
+                             // conv_pairs_run leaves them; null: the accumulators start at zero
+    const conv_sizes *sizes; // how the work is cut (depth is not read); null: chosen
+    // Programmatic dependent launch. The kernel before this one on the stream writes none of the
+    // map, count, weights, bias, scale and shift: they are read while it still runs. It may write
+    // features, residual and sums. If it is a kernel of the caller's that was itself launched
+    // programmatically, it must release its dependents only after it has waited for its
+    // predecessors (base/launch.cuh).
+    bool programmatic;
+};
+
 // The shape of a convolution with one source.
 SPIRA_BOTH conv_shape conv_shape_of(const kernel_shape *kernel, int cin, int cout, numeric type) {
     conv_shape s = {};
@@ -226,37 +274,42 @@ SPIRA_API void conv_host_add(const conv_shape *s, const float *in, const float *
     }
 }
 
+// A convolution in fp32 on the host. shape.type is not read.
+struct conv_host_args {
+    conv_shape shape;
+    const float *in;     // [inputs, cin]
+    const float *in2;    // [inputs, cin2], or null where cin2 is 0
+    const float *weight; // [volume, cin + cin2, cout]
+    const int32_t *map;  // [outputs, volume]; null: the identity of a 1x1x1 convolution
+    int32_t outputs;
+};
+
 // The sums alone: the host loop of every dataflow, in float or, as a reference, in double.
 //
-// inputs   in [inputs, cin], in2 [inputs, cin2] or null; weight [volume, cin + cin2, cout];
-//          map [outputs, volume], or null for the identity (volume 1: a 1x1x1 convolution)
 // outputs  sum [outputs, cout]
 // The order of the additions is fixed: offsets ascending, channels ascending.
 template <typename Sum>
-SPIRA_API status conv_sum_host(const conv_shape *s, const float *in, const float *in2,
-                               const float *weight, const int32_t *map, int32_t outputs, Sum *sum) {
+SPIRA_API status conv_sum_host(const conv_host_args *a, Sum *sum) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    const conv_shape *s = &a->shape;
     SPIRA_TRY(conv_shape_check(s));
-    SPIRA_REQUIRE(in, status_null_pointer, "in", 0);
-    SPIRA_REQUIRE(in2 || !s->cin2, status_null_pointer, "in2", 0);
-    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
-    SPIRA_REQUIRE(map || s->volume == 1, status_null_pointer, "map", 0);
+    SPIRA_REQUIRE(a->in, status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(a->in2 || !s->cin2, status_null_pointer, "in2", 0);
+    SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
+    SPIRA_REQUIRE(a->map || s->volume == 1, status_null_pointer, "map", 0);
     SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);
-    SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
+    SPIRA_REQUIRE(a->outputs >= 0, status_bad_size, "outputs", a->outputs);
     const int64_t cout = s->cout, pitch = (int64_t)(s->cin + s->cin2) * cout;
-    const int64_t block = 64, blocks = (outputs + block - 1) / block; // shares weights in cache
+    const int64_t block = 64, blocks = ceil_div(a->outputs, block); // shares weights in cache
     SPIRA_PARALLEL_FOR
     for (int64_t b = 0; b < blocks; ++b) {
-        int64_t end = (b + 1) * block < outputs ? (b + 1) * block : outputs;
-        for (int64_t o = b * block; o < end; ++o) {
-            for (int64_t c = 0; c < cout; ++c) {
-                sum[o * cout + c] = 0;
-            }
-        }
+        const int64_t end = min_of((b + 1) * block, a->outputs);
+        std::fill(sum + b * block * cout, sum + end * cout, (Sum)0);
         for (int k = 0; k < s->volume; ++k) {
             for (int64_t o = b * block; o < end; ++o) {
-                int64_t source = map ? map[o * s->volume + k] : o;
+                int64_t source = a->map ? a->map[o * s->volume + k] : o;
                 if (source >= 0) {
-                    conv_host_add(s, in, in2, weight + k * pitch, source, sum + o * cout);
+                    conv_host_add(s, a->in, a->in2, a->weight + k * pitch, source, sum + o * cout);
                 }
             }
         }
@@ -283,14 +336,13 @@ SPIRA_API void conv_host_finish(const conv_shape *s, const conv_epilogue *e, int
     }
 }
 
-// A convolution in fp32 on the host: what users get where there is no GPU. `shape.type` is not
-// looked at. The epilogue's residual is float [outputs, cout]; no array may be `out` itself.
-SPIRA_API status conv_host(const conv_shape *s, const float *in, const float *in2,
-                           const float *weight, const int32_t *map, int32_t outputs,
-                           const conv_epilogue *e, float *out) {
-    SPIRA_TRY(conv_host_check(e, in, in2, out));
-    SPIRA_TRY(conv_sum_host<float>(s, in, in2, weight, map, outputs, out));
-    conv_host_finish(s, e, outputs, out);
+// A convolution in fp32 on the host: what users get where there is no GPU. The epilogue's residual
+// is float [outputs, cout]; no array may be `out` [outputs, cout] itself.
+SPIRA_API status conv_host(const conv_host_args *a, const conv_epilogue *e, float *out) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_TRY(conv_host_check(e, a->in, a->in2, out));
+    SPIRA_TRY(conv_sum_host<float>(a, out));
+    conv_host_finish(&a->shape, e, a->outputs, out);
     return status_success();
 }
 

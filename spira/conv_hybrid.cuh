@@ -218,7 +218,7 @@ SPIRA_API status conv_hybrid(const device_info *gpu, const conv_hybrid_args *arg
     h.sparse.weights = weights.sparse;
     const bool has_dense = h.dense.shape.volume > 0, has_sparse = h.sparse.shape.volume > 0;
     if (has_dense) {
-        SPIRA_TRY(conv_check(&h.dense, gpu));
+        SPIRA_TRY(conv_check(gpu, &h.dense));
     }
     if (has_sparse) { // checks before its first launch
         SPIRA_TRY(conv_pairs_run<format>(gpu, &h.sparse, h.scratch, h.scratch_bytes, stream));

@@ -106,14 +106,14 @@ SPIRA_API status conv_pairs_check(const device_info *gpu, const conv_pairs_args 
     }
     conv_map map;
     const conv_args same = pairs_conv_args(a, &map);
-    return conv_check(&same, gpu);
+    return conv_check(gpu, &same);
 }
 
 SPIRA_API pairs_params pairs_params_make(const device_info *gpu, const conv_pairs_args *a) {
     conv_map map;
     const conv_args same = pairs_conv_args(a, &map);
     pairs_params p = {};
-    p.conv = conv_params_of(&same, gpu);
+    p.conv = conv_params_of(gpu, &same, pairs_kernel_of(&a->shape, gpu));
     p.pairs = a->pairs;
     p.sides = a->sides;
     p.pitch = conv_sums_pitch(a->shape.cout);

@@ -68,7 +68,7 @@ SPIRA_API int64_t conv_packed_count(const conv_shape *s, conv_kernel kernel) {
     return conv_packed_floats(s, kernel)    ? conv_exact_weights(s)
            : kernel == conv_kernel_narrow   ? narrow_weights(s)
            : kernel == conv_kernel_portable ? conv_mma_weights(s)
-                                            : hopper_weights(s, hopper_part_bytes(s));
+                                            : hopper_weights(s, hopper_chunk_bytes(s));
 }
 
 SPIRA_API size_t conv_packed_bytes(const conv_shape *s, conv_kernel kernel) {
@@ -99,29 +99,32 @@ SPIRA_API size_t conv_shortcut_packed_bytes(const conv_shape *s, conv_kernel ker
                                             int cin2) {
     const conv_shape own = conv_shortcut_shape(s, cin, cin2);
     return kernel == conv_kernel_hopper
-               ? (size_t)hopper_weights(&own, hopper_part_whole) * conv_lane_bytes
+               ? (size_t)hopper_weights(&own, hopper_chunk_whole) * conv_lane_bytes
                : conv_packed_bytes(&own, kernel);
 }
 
 // ---- sizes --------------------------------------------------------------------------------------
 
-// The ways worth trying to cut a layer. Returns how many there are.
+SPIRA_API bool conv_sizes_fit(const conv_shape *s, const device_info *d, const conv_sizes *sizes) {
+    const conv_kernel kernel = conv_kernel_of(s, d);
+    return kernel == conv_kernel_narrow     ? narrow_sizes_fit(sizes)
+           : kernel == conv_kernel_hopper   ? hopper_sizes_fit(s, d, sizes)
+           : kernel == conv_kernel_portable ? portable_sizes_fit(s->type, d, sizes)
+                                            : exact_sizes_fit(sizes);
+}
+
+// All ways to cut a layer. Returns how many there are.
 //
 // outputs  sizes [conv_sizes_most]
 SPIRA_API int conv_sizes_list(const conv_shape *s, const device_info *d, conv_sizes *sizes) {
-    const conv_kernel kernel = conv_kernel_of(s, d);
-    return kernel == conv_kernel_narrow     ? narrow_sizes_list(sizes)
-           : kernel == conv_kernel_hopper   ? hopper_sizes_list(s, d, sizes)
-           : kernel == conv_kernel_portable ? portable_sizes_list(s->type, d, sizes)
-                                            : exact_sizes_list(sizes);
-}
-
-SPIRA_API bool conv_sizes_fit(const conv_shape *s, const device_info *d, const conv_sizes *size) {
-    const conv_kernel kernel = conv_kernel_of(s, d);
-    return kernel == conv_kernel_narrow     ? narrow_sizes_fit(size)
-           : kernel == conv_kernel_hopper   ? hopper_sizes_fit(s, d, size)
-           : kernel == conv_kernel_portable ? portable_sizes_fit(s->type, d, size)
-                                            : exact_sizes_fit(size);
+    int count = 0;
+    for (int i = 0; i < 8 * 4 * 2; ++i) {
+        const conv_sizes c = {1 + i % 2, 1 + i / 8, 1 + i / 2 % 4, 1};
+        if (conv_sizes_fit(s, d, &c)) {
+            sizes[count++] = c;
+        }
+    }
+    return count;
 }
 
 // The choice without measurements.

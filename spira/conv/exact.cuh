@@ -128,9 +128,9 @@ SPIRA_DEVICE void exact_load(const conv_params &p, const conv_work &work, const 
                              int chunk, exact_operands<T> &to) {
     typedef typename T::element E;
     const char *const weights = (const char *)p.weights +
-                                ((int64_t)entry.offset * p.chunks + chunk) * p.part +
+                                ((int64_t)entry.offset * p.chunks + chunk) * p.weight_bytes +
                                 (work.channel * conv_chunk_bytes + (int)threadIdx.x * 16);
-    const int left = p.part - work.channel * conv_chunk_bytes; // bytes of the chunk
+    const int left = p.weight_bytes - work.channel * conv_chunk_bytes; // bytes of the chunk
 #pragma unroll
     for (int i = 0; i < T::blocks; ++i) {
         const int at = i * (int)(conv_exact_block * sizeof(float));
@@ -258,7 +258,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, 3)
             row[i / 2][i % 2] = conv_output_load(
                 p, work.outputs, pair * T::rows + first + portable_t<T>() * 2 + i % 2);
         }
-        portable_finish_any<T>(p, shared.scale, 0, work.channel, row, sum);
+        portable_finish_any<T>(p, shared.scale, work.channel, row, sum);
     }
 }
 
@@ -275,18 +275,6 @@ SPIRA_API bool exact_sizes_fit(const conv_sizes *size) {
            (size->slices == 2 || (size->slices == 1 && exact_has_narrow()));
 }
 
-// All ways to cut a layer. Returns their number. sizes: [conv_sizes_most]
-SPIRA_API int exact_sizes_list(conv_sizes *sizes) {
-    int count = 0;
-    for (int slices = 1; slices <= 2; ++slices) {
-        const conv_sizes c = {1, slices, 1, 1};
-        if (exact_sizes_fit(&c)) {
-            sizes[count++] = c;
-        }
-    }
-    return count;
-}
-
 // The choice without measurements.
 SPIRA_API conv_sizes exact_sizes_choose(const conv_shape *s) {
     return {1, s->cout <= 32 && exact_has_narrow() ? 1 : 2, 1, 1};
@@ -295,24 +283,23 @@ SPIRA_API conv_sizes exact_sizes_choose(const conv_shape *s) {
 template <typename T>
 SPIRA_API status exact_launch(conv_params p, int workers, cudaStream_t stream) {
     typedef typename T::element E;
-    p.slices = (int)ceil_div(p.cout, T::columns);
     p.chunks1 = conv_exact_chunks(p.cin);
     p.chunks = p.chunks1 + conv_exact_chunks(p.cin2);
-    p.part = conv_exact_chunk(p.cout) * (int)sizeof(float);
+    p.weight_bytes = conv_exact_chunk(p.cout) * (int)sizeof(float);
     p.wide_in = conv_aligned(p.in, p.cin, sizeof(E), 4 * sizeof(E));
     p.wide_in2 = !p.cin2 || conv_aligned(p.in2, p.cin2, sizeof(E), 4 * sizeof(E));
     const int64_t tiles = order_pairs(order_count(p.capacity));
-    const dim3 grid(1, (unsigned)p.slices, (unsigned)min_of(tiles, workers));
+    const dim3 grid(1, (unsigned)ceil_div(p.cout, T::columns), (unsigned)min_of(tiles, workers));
     return kernel_launch(exact_kernel<T>, {grid, T::threads, stream, "conv", p.programmatic}, p);
 }
 
-// Computes a layer. p.size must fit (exact_sizes_fit); p.weights: of conv_exact_pack_kernel.
+// Computes a layer. p.sizes must fit (exact_sizes_fit); p.weights: of conv_exact_pack_kernel.
 //
 // workers  of a slice, at most: a grid's z has room for 65535. Each has several of more tiles
 template <typename E>
 SPIRA_API status exact_run(const conv_params &p, cudaStream_t stream, int workers = 65535) {
     if constexpr (exact_has_narrow()) {
-        if (p.size.slices == 1) {
+        if (p.sizes.slices == 1) {
             return exact_launch<exact_traits<E, 2>>(p, workers, stream);
         }
     }

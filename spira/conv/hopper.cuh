@@ -16,8 +16,8 @@
 //                                          full ->   <- empty                   v
 //                                          (ring.cuh)                   epilogue.cuh -> outputs
 //
-// A stage holds one part of the rows of one offset: 128 bytes, 64 channels. Rows of at most 64
-// bytes share a stage, two offsets each; with 65 to 96 output channels parts may have 192 bytes
+// A stage holds one chunk of the rows of one offset: 128 bytes, 64 channels. Rows of at most 64
+// bytes share a stage, two offsets each; with 65 to 96 output channels chunks may have 192 bytes
 // (weights.cuh). The channels of a second source follow those of the first. Producers run ahead
 // across tiles. With programmatic launch they ask for the weights of the first round of the ring
 // while the previous kernel still ends.

@@ -44,15 +44,6 @@ SPIRA_API bool narrow_sizes_fit(const conv_sizes *size) {
            (size->split == 1 || size->split == 2 || size->split == 4);
 }
 
-// All ways to cut a layer. Returns their number.
-SPIRA_API int narrow_sizes_list(conv_sizes *sizes) {
-    int count = 0;
-    for (int split = 1; split <= narrow_warps; split *= 2) {
-        sizes[count++] = {1, 1, split, 1};
-    }
-    return count;
-}
-
 // The choice without measurements: warps share places where there are at most 1.5 times as many
 // places as the device has room for, or many offsets; half as many where four offsets share a step.
 SPIRA_API conv_sizes narrow_sizes_choose(const conv_shape *s, int32_t capacity,
@@ -72,25 +63,23 @@ SPIRA_API status narrow_launch(conv_params p, cudaStream_t stream) {
     p.wide_in = (uintptr_t)p.in % (8 * steps) == 0 && p.cin * (int)sizeof(E) % (8 * steps) == 0;
     const int64_t pairs = order_pairs(order_count(p.capacity));
     const int64_t each = narrow_pair / (8 * narrow_groups);
-    const unsigned grid = (unsigned)ceil_div(pairs * each * p.size.split, narrow_warps);
+    const unsigned grid = (unsigned)ceil_div(pairs * each * p.sizes.split, narrow_warps);
     auto kernel = p.wide_in ? narrow_kernel<E, fold, steps, halves, true>
                             : narrow_kernel<E, fold, steps, halves, false>;
     return kernel_launch(kernel, {grid, narrow_threads, stream, "conv", p.programmatic}, p);
 }
 
-template <typename E, int fold, int steps>
-SPIRA_API status narrow_run_as(const conv_params &p, cudaStream_t stream) {
-    return narrow_halves(p.cout) == 1 ? narrow_launch<E, fold, steps, 1>(p, stream)
-                                      : narrow_launch<E, fold, steps, 2>(p, stream);
-}
-
-// Computes a layer. p.size must fit (narrow_sizes_fit).
+// Computes a layer. p.sizes must fit (narrow_sizes_fit).
 template <typename E>
 SPIRA_API status narrow_run(const conv_params &p, cudaStream_t stream) {
-    return narrow_steps(p.cin) > 1   ? narrow_run_as<E, 1, 2>(p, stream)
-           : narrow_fold(p.cin) == 1 ? narrow_run_as<E, 1, 1>(p, stream)
-           : narrow_fold(p.cin) == 2 ? narrow_run_as<E, 2, 1>(p, stream)
-                                     : narrow_run_as<E, 4, 1>(p, stream);
+    const bool one = narrow_halves(p.cout) == 1;
+    const auto launch =
+        narrow_steps(p.cin) > 1   ? one ? narrow_launch<E, 1, 2, 1> : narrow_launch<E, 1, 2, 2>
+          : narrow_fold(p.cin) == 1 ? one ? narrow_launch<E, 1, 1, 1> : narrow_launch<E, 1, 1, 2>
+          : narrow_fold(p.cin) == 2 ? one ? narrow_launch<E, 2, 1, 1> : narrow_launch<E, 2, 1, 2>
+          : one ? narrow_launch<E, 4, 1, 1>
+                                  : narrow_launch<E, 4, 1, 2>;
+    return launch(p, stream);
 }
 
 } // namespace spira

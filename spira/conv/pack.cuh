@@ -20,14 +20,14 @@ struct conv_pack_request {
 };
 
 // Launches a kernel that packs `total` pieces, a thread each. In training it runs in front of every
-// convolution. part: bytes of a part of a row, of Hopper's kernel.
-SPIRA_API status conv_pack_launch(const conv_pack_request *r, int64_t total, int part,
+// convolution. chunk_bytes: of a row, of Hopper's kernel.
+SPIRA_API status conv_pack_launch(const conv_pack_request *r, int64_t total, int chunk_bytes,
                                   void (*kernel)(conv_pack_params), cudaStream_t stream) {
     const int64_t grid = ceil_div(total, conv_pack_threads);
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "shape", grid);
     conv_pack_params p = {};
     p.shape = r->shape;
-    p.part = part;
+    p.chunk_bytes = chunk_bytes;
     p.weight = r->weight;
     p.first = r->first;
     p.total = total;
@@ -38,11 +38,12 @@ SPIRA_API status conv_pack_launch(const conv_pack_request *r, int64_t total, int
         {(unsigned)grid, conv_pack_threads, stream, "conv_weights_pack", r->gpu->programmatic}, p);
 }
 
-// part: bytes of a part of a row (hopper_part_bytes); shortcuts have hopper_part_whole.
+// chunk_bytes: of a row (hopper_chunk_bytes); shortcuts have hopper_chunk_whole.
 template <typename E, conv_weights_order order = conv_weights_own>
-SPIRA_API status conv_pack_hopper(const conv_pack_request *r, int part, cudaStream_t stream) {
-    return conv_pack_launch(r, hopper_weights(&r->shape, part), part, hopper_pack_kernel<E, order>,
-                            stream);
+SPIRA_API status conv_pack_hopper(const conv_pack_request *r, int chunk_bytes,
+                                  cudaStream_t stream) {
+    return conv_pack_launch(r, hopper_weights(&r->shape, chunk_bytes), chunk_bytes,
+                            hopper_pack_kernel<E, order>, stream);
 }
 
 // Packs weights of one format for a kernel that some compiled architecture runs.
@@ -53,7 +54,7 @@ SPIRA_API status conv_pack_as(tag, const conv_pack_request *r, cudaStream_t stre
     const int64_t total = conv_packed_count(&r->shape, kernel);
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
         if (kernel == conv_kernel_hopper) {
-            return conv_pack_hopper<E, order>(r, hopper_part_bytes(&r->shape), stream);
+            return conv_pack_hopper<E, order>(r, hopper_chunk_bytes(&r->shape), stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_narrow, tag::value)) {
@@ -77,7 +78,7 @@ template <typename tag>
 SPIRA_API status conv_pack_shortcut(tag own, const conv_pack_request *r, cudaStream_t stream) {
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
         if (r->kernel == conv_kernel_hopper) {
-            return conv_pack_hopper<typename tag::element>(r, hopper_part_whole, stream);
+            return conv_pack_hopper<typename tag::element>(r, hopper_chunk_whole, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_portable, tag::value)) {

@@ -1,5 +1,7 @@
-// spira/conv/params.cuh: the parameters of the convolution kernels: how a layer's work is cut, its
-// arrays, and how rows are divided into chunks; reads of unaligned rows.
+// spira/conv/params.cuh: the parameters of the convolution kernels; reads of unaligned rows.
+//
+// A chunk is what a stage or step holds of a row (a K-block): of 64 bytes, but in conv/hopper.cuh,
+// where it has 64, 128 or 192 (hopper_chunk_bytes).
 #ifndef SPIRA_CONV_PARAMS_CUH
 #define SPIRA_CONV_PARAMS_CUH
 
@@ -28,32 +30,12 @@ SPIRA_BOTH int conv_shape_chunks(const conv_shape *s) {
     return conv_chunks(s->cin, s->type) + conv_chunks(s->cin2, s->type);
 }
 
-enum { conv_sizes_most = 256 };
-
-// How the work of a layer is cut. What a member means depends on the kernel:
-//
-//          conv/narrow.cuh     conv/hopper.cuh      conv/portable.cuh        conv/exact.cuh
-//   tiles  1                   under way at a       pairs of row groups of   1
-//                              time: 1, 2           a tile: 1, 2
-//   slices 1                   columns / 32         columns / 32: 2, 3, 4;   columns / 32:
-//                                                   1 in exact fp32, too     1, 2
-//   split  warps that share    thread blocks that   sets of warps that       1
-//          places: 1, 2, 4     share the offsets    take turns with the
-//                              of a tile: 1, 2      stages: 1; 1, 2 with
-//                                                   64 columns
-//   depth  1                   stages of the ring   stages of the ring       1
-//
-// Launchers choose `depth` themselves and ignore the caller's.
-struct conv_sizes {
-    int tiles, slices, split, depth;
-};
-
 // A 1x1x1 convolution that is added to the outputs: see conv_shortcut.
 struct conv_params_shortcut {
     const void *in, *in2, *weights;
     const float *bias, *scale, *shift; // [cout], or null
     int cin, cin2;
-    int parts; // of a row: 128 bytes each, 64 of conv/portable.cuh; 0: no shortcut
+    int chunks; // of a row, of both sources; 0: no shortcut
     bool wide_in, wide_in2;
 };
 
@@ -67,14 +49,12 @@ struct conv_params {
     conv_epilogue epilogue;
     const float *sums; // [capacity, conv_sums_pitch(cout)]: initial sums, or null
     int volume, cin, cin2, cout;
-    int chunks1, chunks; // of the first source, of both. conv/hopper.cuh: `chunks` is the parts of
-                         // both together
-    int slices;          // thread blocks that share the output channels of a tile
-    int part;            // bytes: of a part of a row (conv/hopper.cuh); of the weights of a chunk
-                         // and offset (conv/portable.cuh, conv/exact.cuh)
+    int chunks1, chunks; // of a row: of the first source, of both
+    int chunk_bytes;     // of a row; conv/hopper.cuh, where sources share a chunk
+    int weight_bytes;    // of a chunk and offset; conv/portable.cuh, conv/exact.cuh
     int multiprocessors; // of the device; conv/narrow.cuh
     bool tf32;           // rows are rounded to it; conv/exact.cuh
-    conv_sizes size;
+    conv_sizes sizes;
     bool wide_in, wide_in2;        // rows of the sources are aligned to 16 bytes
     bool wide_out;                 // rows of outputs and residual are aligned to 4 elements
     bool programmatic;             // see conv_args.programmatic

@@ -1,10 +1,78 @@
-// spira/conv/run.cuh: from the arguments of a convolution to the launch of its kernel.
+// spira/conv/run.cuh: from the arguments of a convolution to the launch of its kernel: checks,
+// parameters, launch.
 #ifndef SPIRA_CONV_RUN_CUH
 #define SPIRA_CONV_RUN_CUH
 
-#include "args.cuh"
+#include "choice.cuh"
 
 namespace spira {
+
+// ---- checks -------------------------------------------------------------------------------------
+
+// Bias, scale and shift of an epilogue or a shortcut: null, or aligned. name: of the three.
+SPIRA_API status conv_vectors_check(const float *bias, const float *scale, const float *shift,
+                                    const char *name) {
+    const float *const vectors[] = {bias, scale, shift};
+    for (const float *vector : vectors) {
+        if (vector) {
+            SPIRA_TRY(pointer_check(vector, sizeof(float), name));
+        }
+    }
+    return status_success();
+}
+
+SPIRA_API status conv_check_shortcut(const device_info *gpu, const conv_args *a) {
+    const conv_shortcut *s = a->shortcut;
+    const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
+    SPIRA_TRY(conv_shape_check(&shape));
+    SPIRA_REQUIRE(conv_shortcut_takes(&a->shape, gpu), status_unsupported, "shortcut", 0);
+    SPIRA_REQUIRE(!a->sums, status_unsupported, "shortcut (with sums)", 0);
+    const size_t element = (size_t)numeric_size(shape.type);
+    SPIRA_TRY(pointer_check(s->in, element, "shortcut.in"));
+    if (s->cin2) {
+        SPIRA_TRY(pointer_check(s->in2, element, "shortcut.in2"));
+    }
+    SPIRA_TRY(pointer_check(s->weights, workspace_alignment, "shortcut.weights"));
+    SPIRA_TRY(conv_vectors_check(s->bias, s->scale, s->shift, "shortcut (bias, scale, shift)"));
+    SPIRA_REQUIRE(a->out != s->in && (!s->cin2 || a->out != s->in2), status_unsupported,
+                  "out (overlaps an input of the shortcut)", 0);
+    return status_success();
+}
+
+SPIRA_API status conv_check_map(const device_info *gpu, const conv_args *a) {
+    SPIRA_TRY(conv_map_check(a->map, a->shape.volume));
+    const bool narrow = conv_kernel_of(&a->shape, gpu) == conv_kernel_narrow;
+    return narrow && a->map->form == conv_form_order ? narrow_layout_check(&a->map->order)
+                                                     : status_success();
+}
+
+SPIRA_API status conv_check(const device_info *gpu, const conv_args *a) {
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_TRY(conv_shape_check(&a->shape));
+    SPIRA_TRY(epilogue_check(&a->epilogue));
+    const size_t element = (size_t)numeric_size(a->shape.type);
+    SPIRA_TRY(pointer_check(a->in, element, "in"));
+    if (a->shape.cin2) {
+        SPIRA_TRY(pointer_check(a->in2, element, "in2"));
+    }
+    SPIRA_TRY(pointer_check(a->out, element, "out"));
+    if (a->epilogue.residual) {
+        SPIRA_TRY(pointer_check(a->epilogue.residual, element, "epilogue.residual"));
+    }
+    SPIRA_TRY(pointer_check(a->weights, workspace_alignment, "weights"));
+    const conv_epilogue &e = a->epilogue;
+    SPIRA_TRY(conv_vectors_check(e.bias, e.scale, e.shift, "epilogue (bias, scale, shift)"));
+    if (a->sums) {
+        SPIRA_TRY(pointer_check(a->sums, sizeof(float4), "sums"));
+    }
+    SPIRA_REQUIRE(a->out != a->in && (!a->shape.cin2 || a->out != a->in2) && a->out != a->sums,
+                  status_unsupported, "out (overlaps an input)", 0);
+    SPIRA_TRY(conv_check_map(gpu, a));
+    return a->shortcut ? conv_check_shortcut(gpu, a) : status_success();
+}
+
+// ---- parameters ---------------------------------------------------------------------------------
 
 // The ordered layout of a map. The identity is one without arrays.
 SPIRA_API order_layout conv_order(const conv_map *map) {
@@ -13,10 +81,36 @@ SPIRA_API order_layout conv_order(const conv_map *map) {
     return map->form == conv_form_order ? map->order : none;
 }
 
-// What does not depend on how the work is cut.
-SPIRA_API conv_params conv_params_of(const conv_args *a, const device_info *d) {
+// Whether rows of a source are read 16 bytes at a time.
+SPIRA_API bool conv_rows_aligned(const void *in, int channels, numeric type) {
+    return conv_aligned(in, channels, numeric_size(type), conv_lane_bytes);
+}
+
+SPIRA_API conv_params_shortcut conv_shortcut_params(const conv_args *a, conv_kernel kernel) {
+    const conv_shortcut *s = a->shortcut;
+    const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
+    conv_params_shortcut p = {};
+    p.in = s->in;
+    p.in2 = s->in2;
+    p.weights = s->weights;
+    p.bias = s->bias;
+    p.scale = s->scale;
+    p.shift = s->shift;
+    p.cin = s->cin;
+    p.cin2 = s->cin2;
+    p.chunks = kernel == conv_kernel_hopper
+                   ? (int)ceil_div(hopper_row_bytes(&shape), hopper_chunk_whole)
+                   : conv_shape_chunks(&shape);
+    p.wide_in = conv_rows_aligned(s->in, s->cin, shape.type);
+    p.wide_in2 = !s->cin2 || conv_rows_aligned(s->in2, s->cin2, shape.type);
+    return p;
+}
+
+// All but p.sizes, and what follows from these.
+SPIRA_API conv_params conv_params_of(const device_info *gpu, const conv_args *a,
+                                     conv_kernel kernel) {
     const conv_shape *s = &a->shape;
-    int element = numeric_size(s->type);
+    const int element = numeric_size(s->type);
     conv_params p = {};
     p.in = a->in;
     p.in2 = a->in2;
@@ -34,108 +128,53 @@ SPIRA_API conv_params conv_params_of(const conv_args *a, const device_info *d) {
     p.cout = s->cout;
     p.chunks1 = conv_chunks(s->cin, s->type);
     p.chunks = conv_shape_chunks(s);
-    p.wide_in = conv_aligned(a->in, s->cin, element, conv_lane_bytes);
-    p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, conv_lane_bytes);
-    p.programmatic = a->programmatic && d->programmatic;
+    if (kernel == conv_kernel_hopper) {
+        p.chunks = hopper_chunks(s);
+        p.chunk_bytes = hopper_chunk_bytes(s);
+    }
+    p.multiprocessors = gpu->multiprocessors;
+    p.tf32 = s->type == numeric_tf32;
+    p.wide_in = conv_rows_aligned(a->in, s->cin, s->type);
+    p.wide_in2 = !s->cin2 || conv_rows_aligned(a->in2, s->cin2, s->type);
     p.wide_out = conv_aligned(a->out, s->cout, element, 4 * element) &&
                  conv_aligned(p.residual, s->cout, element, 4 * element);
+    p.programmatic = a->programmatic && gpu->programmatic;
+    if (a->shortcut) {
+        p.shortcut = conv_shortcut_params(a, kernel);
+    }
     return p;
 }
 
-// ---- one launch for each kernel -----------------------------------------------------------------
+// ---- launch -------------------------------------------------------------------------------------
 
-template <typename tag>
-SPIRA_API status conv_run_exact(tag, const conv_args *a, const device_info *d,
-                                cudaStream_t stream) {
-    conv_params p = conv_params_of(a, d);
-    p.tf32 = tag::value == numeric_tf32;
-    p.size = a->sizes ? *a->sizes : exact_sizes_choose(&a->shape);
-    SPIRA_REQUIRE(exact_sizes_fit(&p.size), status_unsupported, "sizes", 0);
-    return exact_run<typename tag::element>(p, stream);
-}
-
-template <typename E>
-SPIRA_API status conv_run_narrow(const conv_args *a, const device_info *d, cudaStream_t stream) {
-    conv_params p = conv_params_of(a, d);
-    p.multiprocessors = d->multiprocessors;
-    p.size = a->sizes ? *a->sizes : narrow_sizes_choose(&a->shape, p.capacity, d);
-    SPIRA_REQUIRE(narrow_sizes_fit(&p.size), status_unsupported, "sizes", 0);
-    return narrow_run<E>(p, stream);
-}
-
-SPIRA_API conv_params_shortcut conv_shortcut_params(const conv_args *a, conv_kernel kernel) {
-    const conv_shortcut *s = a->shortcut;
-    const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
-    const int element = numeric_size(shape.type);
-    conv_params_shortcut p = {};
-    p.in = s->in;
-    p.in2 = s->in2;
-    p.weights = s->weights;
-    p.bias = s->bias;
-    p.scale = s->scale;
-    p.shift = s->shift;
-    p.cin = s->cin;
-    p.cin2 = s->cin2;
-    p.parts = kernel == conv_kernel_hopper
-                  ? (int)ceil_div(hopper_row_bytes(&shape), hopper_part_whole)
-                  : conv_shape_chunks(&shape);
-    p.wide_in = conv_aligned(s->in, s->cin, element, conv_lane_bytes);
-    p.wide_in2 = !s->cin2 || conv_aligned(s->in2, s->cin2, element, conv_lane_bytes);
-    return p;
-}
-
-template <typename E, bool shortcuts>
-SPIRA_API status conv_run_hopper(const conv_args *a, const device_info *d, cudaStream_t stream) {
-    const conv_shape *s = &a->shape;
-    conv_params p = conv_params_of(a, d);
-    p.size = a->sizes ? *a->sizes : hopper_sizes_choose(s, p.capacity, d);
-    SPIRA_REQUIRE(hopper_sizes_fit(s, d, &p.size), status_unsupported, "sizes", 0);
-    p.part = hopper_part_bytes(s);
-    p.chunks = hopper_parts(s);
-    if (a->shortcut) {
-        p.shortcut = conv_shortcut_params(a, conv_kernel_hopper);
-    }
-    return hopper_run<E, shortcuts>(p, d, stream);
-}
-
-template <typename tag>
-SPIRA_API status conv_run_portable(tag, const conv_args *a, const device_info *d,
-                                   cudaStream_t stream) {
-    conv_params p = conv_params_of(a, d);
-    p.size = a->sizes ? *a->sizes : portable_sizes_choose(&a->shape, p.capacity, d);
-    SPIRA_REQUIRE(portable_sizes_fit(a->shape.type, d, &p.size), status_unsupported, "sizes", 0);
-    if (a->shortcut) {
-        p.shortcut = conv_shortcut_params(a, conv_kernel_portable);
-    }
-    if constexpr (tag::value == numeric_f32) {
-        return portable_run_exact(p, d, stream);
-    } else {
-        return portable_run<typename tag::element, portable_is_fallback(tag::value)>(p, d, stream);
-    }
-}
-
-// kernel: conv_kernel_of
 template <bool shortcuts, typename tag>
-SPIRA_API status conv_run(tag own, const conv_args *a, conv_kernel kernel, const device_info *d,
+SPIRA_API status conv_run(tag own, const device_info *gpu, const conv_args *a,
                           cudaStream_t stream) {
     typedef typename tag::element E;
+    const conv_kernel kernel = conv_kernel_of(&a->shape, gpu);
+    conv_params p = conv_params_of(gpu, a, kernel);
+    p.sizes = a->sizes ? *a->sizes : conv_sizes_choose(&a->shape, p.capacity, gpu);
+    SPIRA_REQUIRE(conv_sizes_fit(&a->shape, gpu, &p.sizes), status_unsupported, "sizes", 0);
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
+        if (shortcuts && kernel == conv_kernel_hopper && p.shortcut.chunks) {
+            return hopper_run<E, shortcuts>(gpu, p, stream);
+        }
         if (kernel == conv_kernel_hopper) {
-            return conv_run_hopper<E, shortcuts>(a, d, stream);
+            return hopper_run<E>(gpu, p, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_portable, tag::value)) {
         if (kernel == conv_kernel_portable) {
-            return conv_run_portable(own, a, d, stream);
+            return portable_run(own, gpu, p, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_narrow, tag::value)) {
         if (kernel == conv_kernel_narrow) {
-            return conv_run_narrow<E>(a, d, stream);
+            return narrow_run<E>(p, stream);
         }
     }
-    if (kernel == conv_kernel_exact && (d->capability >= 80 || device_code_within(0, 79))) {
-        return conv_run_exact(own, a, d, stream);
+    if (kernel == conv_kernel_exact && (gpu->capability >= 80 || device_code_within(0, 79))) {
+        return exact_run<E>(p, stream);
     }
     return conv_not_compiled();
 }

@@ -13,7 +13,7 @@ namespace spira {
 // The parameters of the kernels that pack weights.
 struct conv_pack_params {
     conv_shape shape;
-    int part;               // bytes of a part of a row; conv/hopper.cuh
+    int chunk_bytes;        // of a row; conv/hopper.cuh
     const float *weight;    //
     int64_t first;          // number of weight[0] among all that the caller has
     int64_t total;          // pieces: one for each thread

@@ -121,8 +121,8 @@ static status layer_check(const scene *s, int cin, int cout, numeric type, int *
     SPIRA_TRY(status_from_cuda(cudaMemcpy(out.data(), a.out, out.size(), cudaMemcpyDeviceToHost),
                                "copy"));
     std::vector<double> sum(total);
-    SPIRA_TRY(conv_sum_host<double>(&shape, in.data(), nullptr, weight.data(), s->host.data(),
-                                    voxels, sum.data()));
+    const conv_host_args host = {shape, in.data(), nullptr, weight.data(), s->host.data(), voxels};
+    SPIRA_TRY(conv_sum_host(&host, sum.data()));
     for (size_t i = 0; i < total; ++i) {
         const double want = sum[i] + (double)residual[i];
         const double error = fabs((double)numeric_load(type, out.data(), (int64_t)i) - want);

@@ -538,8 +538,11 @@ DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
                                                plain, nullptr};
             CHECK_OK(conv_pack_launch(&request, total, 0, conv_exact_pack_kernel<0>, stream_get()));
             d.args.weights = plain;
-            CHECK_OK(numeric_dispatch<numeric_any>(
-                type, [&](auto tag) { return conv_run_exact(tag, &d.args, gpu(), stream_get()); }));
+            conv_params params = conv_params_of(gpu(), &d.args, conv_kernel_exact);
+            params.sizes = exact_sizes_choose(&s);
+            CHECK_OK(numeric_dispatch<numeric_any>(type, [&](auto tag) {
+                return exact_run<typename decltype(tag)::element>(params, stream_get());
+            }));
             std::vector<char> out = device_problem_fetch(&p, &d);
             problem_good(&p, out);
             CHECK(device_problem_untouched(&p, &d));
@@ -980,7 +983,7 @@ TEST(conv_hopper_sizes_of_many_channels) {
 // What Hopper's kernel has of an offset in a stage: half of one, a whole one, 96 channels where
 // that leaves fewer of them empty and thread blocks have 96 output channels. Sources begin at a
 // multiple of 8 channels, and weights are as many as the parts have channels.
-TEST(conv_hopper_parts) {
+TEST(conv_hopper_chunks) {
     const struct {
         int cin, cin2, cout, part, parts;
     } expected[] = {
@@ -994,8 +997,8 @@ TEST(conv_hopper_parts) {
     };
     for (auto &e : expected) {
         const conv_shape s = shape_make(5, e.cin, e.cin2, e.cout, numeric_f16);
-        CHECK_EQUAL(hopper_part_bytes(&s), e.part);
-        CHECK_EQUAL(hopper_parts(&s), e.parts);
+        CHECK_EQUAL(hopper_chunk_bytes(&s), e.part);
+        CHECK_EQUAL(hopper_chunks(&s), e.parts);
         CHECK_EQUAL(hopper_stages_of_tile(&s), e.part == 64 ? 3 : 5 * e.parts);
         CHECK_EQUAL(conv_packed_bytes(&s, conv_kernel_hopper),
                     (size_t)(5 * e.parts * e.part) * ((e.cout + 15) / 16 * 16));

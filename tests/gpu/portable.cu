@@ -38,11 +38,14 @@ const numeric formats[] = {numeric_f16, numeric_bf16, numeric_tf32, numeric_f32}
 // What conv does, without the other kernels.
 status start(const device_problem *d) {
     const conv_args *a = &d->args;
-    SPIRA_TRY(conv_check(a, gpu()));
+    SPIRA_TRY(conv_check(gpu(), a));
     const conv_kernel kernel = conv_kernel_of(&a->shape, gpu());
     SPIRA_REQUIRE(kernel == conv_kernel_portable, status_unsupported, "kernel", kernel);
+    conv_params p = conv_params_of(gpu(), a, kernel);
+    p.sizes = a->sizes ? *a->sizes : conv_sizes_choose(&a->shape, p.capacity, gpu());
+    SPIRA_REQUIRE(conv_sizes_fit(&a->shape, gpu(), &p.sizes), status_unsupported, "sizes", 0);
     return numeric_dispatch<numeric_any>(
-        a->shape.type, [&](auto tag) { return conv_run_portable(tag, a, gpu(), stream_get()); });
+        a->shape.type, [&](auto tag) { return portable_run(tag, gpu(), p, stream_get()); });
 }
 
 // One run over outputs of NaN, by `sizes` or, if that is null, as the rules choose.
@@ -221,8 +224,9 @@ DEVICE_TEST(gpu_portable_begins_from_sums) {
             }
             const int64_t pitch = conv_sums_pitch(cout);
             std::vector<float> sum((size_t)(333 * cout)), rows((size_t)(400 * pitch), NAN);
-            CHECK_OK(conv_sum_host<float>(&all.shape, operands[0].data(), nullptr,
-                                          operands[1].data(), part[0].map.data(), 333, sum.data()));
+            const conv_host_args host = {all.shape,          operands[0].data(), nullptr,
+                                         operands[1].data(), part[0].map.data(), 333};
+            CHECK_OK(conv_sum_host(&host, sum.data()));
             for (int64_t i = 0; i < 333 * cout; ++i) {
                 rows[(size_t)(i / cout * pitch + i % cout)] = sum[(size_t)i];
             }

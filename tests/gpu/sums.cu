@@ -19,8 +19,9 @@ const float *sums_upload(const problem *p) {
     }
     std::vector<int32_t> map = p->map;
     map.push_back(-1);
-    CHECK_OK(conv_sum_host<float>(&p->shape, in.data(), in2.data(), weight.data(), map.data(),
-                                  p->outputs, sum.data()));
+    const conv_host_args host = {p->shape,      in.data(),  in2.data(),
+                                 weight.data(), map.data(), p->outputs};
+    CHECK_OK(conv_sum_host(&host, sum.data()));
     const int64_t cout = p->shape.cout, pitch = conv_sums_pitch(p->shape.cout);
     std::vector<float> padded((size_t)(problem_capacity(p) * pitch), NAN);
     for (int64_t i = 0; i < p->outputs * cout; ++i) {

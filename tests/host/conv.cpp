@@ -41,6 +41,9 @@ struct layer {
     int32_t count() const {
         return (int32_t)outputs.size();
     }
+    conv_host_args args() const {
+        return {shape, in.data(), in2_or_null(), weight.data(), map.data(), count()};
+    }
 };
 
 static dense_result dense_conv(const layer &l) {
@@ -180,8 +183,8 @@ static const conv_epilogue epilogue_none = {};
 
 static float *conv_new(const layer &l, const conv_epilogue *e) {
     float *out = guarded_new<float>((int64_t)l.count() * l.shape.cout);
-    CHECK_OK(conv_host(&l.shape, l.in.data(), l.in2_or_null(), l.weight.data(), l.map.data(),
-                       l.count(), e, out));
+    const conv_host_args args = l.args();
+    CHECK_OK(conv_host(&args, e, out));
     return out;
 }
 
@@ -197,8 +200,8 @@ static void check_layer(const layer &l) {
     CHECK(dense_ratio(d, out, 0x1p-24) <= 1);
     CHECK(reference_conv_good(judge(l, &epilogue_none, out)));
     double *sum = guarded_new<double>((int64_t)l.count() * l.shape.cout);
-    REQUIRE_OK(conv_sum_host(&l.shape, l.in.data(), l.in2_or_null(), l.weight.data(), l.map.data(),
-                             l.count(), sum));
+    const conv_host_args args = l.args();
+    REQUIRE_OK(conv_sum_host(&args, sum));
     CHECK(dense_ratio(d, sum, 0x1p-53) <= 1);
 }
 
@@ -287,8 +290,9 @@ TEST(conv_identity_needs_no_map) {
         layer_channels(&r, &l, 17, cin2, 9, numeric_f32);
         float *with = conv_new(l, &epilogue_none);
         float *without = guarded_new<float>((int64_t)l.count() * 9);
-        REQUIRE_OK(conv_host(&l.shape, l.in.data(), l.in2_or_null(), l.weight.data(), nullptr,
-                             l.count(), &epilogue_none, without));
+        conv_host_args args = l.args();
+        args.map = nullptr;
+        REQUIRE_OK(conv_host(&args, &epilogue_none, without));
         CHECK(std::equal(with, with + (int64_t)l.count() * 9, without));
         check_layer(l);
     }
@@ -298,11 +302,13 @@ TEST(conv_of_nothing) {
     const conv_shape s = shape_make(27, 4, 0, 4, numeric_f32);
     float in[4] = {}, weight[27 * 16] = {}, *out = guarded_new<float>(0);
     int32_t map[27];
-    REQUIRE_OK(conv_host(&s, in, nullptr, weight, map, 0, &epilogue_none, out));
+    conv_host_args args = {s, in, nullptr, weight, map, 0};
+    REQUIRE_OK(conv_host(&args, &epilogue_none, out));
     std::fill(map, map + 27, -1); // an output without any source
     in[0] = NAN;
     float sum[4] = {1, 2, 3, 4};
-    REQUIRE_OK(conv_host(&s, in, nullptr, weight, map, 1, &epilogue_none, sum));
+    args.outputs = 1;
+    REQUIRE_OK(conv_host(&args, &epilogue_none, sum));
     CHECK(sum[0] == 0 && sum[1] == 0 && sum[2] == 0 && sum[3] == 0);
 }
 
@@ -430,8 +436,8 @@ static std::vector<char> conv_stored(const layer &l, const conv_epilogue *e) {
     const int64_t total = (int64_t)l.count() * l.shape.cout;
     const numeric type = l.shape.type;
     std::vector<float> sum((size_t)total);
-    CHECK_OK(conv_sum_host<float>(&l.shape, l.in.data(), l.in2_or_null(), l.weight.data(),
-                                  l.map.data(), l.count(), sum.data()));
+    const conv_host_args args = l.args();
+    CHECK_OK(conv_sum_host(&args, sum.data()));
     std::vector<char> out((size_t)(total * numeric_size(type)));
     for (int64_t i = 0; i < total; ++i) {
         float residual = e->residual ? numeric_load(type, e->residual, i) : 0;
@@ -596,68 +602,52 @@ TEST(reference_takes_overflow) {
 // ---- errors -------------------------------------------------------------------------------------
 
 TEST(conv_refuses) {
-    const conv_shape good = shape_make(27, 4, 2, 3, numeric_f32);
     std::vector<float> in(4), in2(2), weight(27 * 6 * 3), out_of(3);
     std::vector<int32_t> map(27, -1);
-    float *out = out_of.data();
-    conv_shape s = good;
-    conv_epilogue e = epilogue_none;
-    auto run = [&] {
-        return conv_host(&s, in.data(), in2.data(), weight.data(), map.data(), 1, &e, out);
+    const conv_shape shape = shape_make(27, 4, 2, 3, numeric_f32);
+    struct call {
+        conv_host_args args;
+        conv_epilogue epilogue;
+        float *out;
     };
-    CHECK_OK(run());
-    CHECK_STATUS(conv_host(nullptr, in.data(), in2.data(), weight.data(), map.data(), 1, &e, out),
-                 status_null_pointer);
-    CHECK_STATUS(conv_host(&s, nullptr, in2.data(), weight.data(), map.data(), 1, &e, out),
-                 status_null_pointer);
-    CHECK_STATUS(conv_host(&s, in.data(), nullptr, weight.data(), map.data(), 1, &e, out),
-                 status_null_pointer);
-    CHECK_STATUS(conv_host(&s, in.data(), in2.data(), nullptr, map.data(), 1, &e, out),
-                 status_null_pointer);
-    CHECK_STATUS(conv_host(&s, in.data(), in2.data(), weight.data(), nullptr, 1, &e, out),
-                 status_null_pointer);
-    CHECK_STATUS(conv_host(&s, in.data(), in2.data(), weight.data(), map.data(), 1, nullptr, out),
-                 status_null_pointer);
-    CHECK_STATUS(conv_host(&s, in.data(), in2.data(), weight.data(), map.data(), 1, &e, nullptr),
-                 status_null_pointer);
-    CHECK_STATUS(conv_host(&s, in.data(), in2.data(), weight.data(), map.data(), -1, &e, out),
-                 status_bad_size);
-    for (int bad : {0, -1, 3376}) {
-        s = good;
-        s.volume = bad;
-        CHECK_STATUS(run(), status_bad_size);
+    const call good = {
+        {shape, in.data(), in2.data(), weight.data(), map.data(), 1}, epilogue_none, out_of.data()};
+    auto run = [](const call &c) { return conv_host(&c.args, &c.epilogue, c.out); };
+    CHECK_OK(run(good));
+    static const struct {
+        status_code code;
+        void (*spoil)(call *);
+    } bad[] = {
+        {status_null_pointer, [](call *c) { c->args.in = nullptr; }},
+        {status_null_pointer, [](call *c) { c->args.in2 = nullptr; }},
+        {status_null_pointer, [](call *c) { c->args.weight = nullptr; }},
+        {status_null_pointer, [](call *c) { c->args.map = nullptr; }},
+        {status_null_pointer, [](call *c) { c->out = nullptr; }},
+        {status_bad_size, [](call *c) { c->args.outputs = -1; }},
+        {status_unsupported, [](call *c) { c->out = (float *)c->args.in; }},
+        {status_unsupported, [](call *c) { c->out = (float *)c->args.in2; }},
+        {status_unsupported, [](call *c) { c->epilogue.residual = c->out; }},
+        {status_unsupported, [](call *c) { c->epilogue.act = (activation)-1; }},
+        {status_unsupported, [](call *c) { c->epilogue.act = activation_count; }},
+        {status_unsupported, [](call *c) { c->args.shape.type = (numeric)-1; }},
+        {status_unsupported, [](call *c) { c->args.shape.type = (numeric)4; }},
+    };
+    for (const auto &b : bad) {
+        call c = good;
+        b.spoil(&c);
+        CHECK_STATUS(run(c), b.code);
     }
-    for (int bad : {0, -1, conv_channels_max + 1, INT32_MAX}) {
-        s = good;
-        s.cin = bad;
-        status refused = run();
-        CHECK_STATUS(refused, status_bad_size);
-        CHECK_EQUAL(refused.detail, bad);
-        s = good;
-        s.cout = bad;
-        CHECK_STATUS(run(), status_bad_size);
-        s = good;
-        s.cin2 = bad;
-        CHECK_STATUS(run(), bad ? status_bad_size : status_ok);
+    CHECK_STATUS(conv_host(nullptr, &epilogue_none, good.out), status_null_pointer);
+    CHECK_STATUS(conv_host(&good.args, nullptr, good.out), status_null_pointer);
+    for (int size : {0, -1, conv_channels_max + 1, INT32_MAX}) {
+        for (int conv_shape::*member :
+             {&conv_shape::volume, &conv_shape::cin, &conv_shape::cin2, &conv_shape::cout}) {
+            call c = good;
+            c.args.shape.*member = size;
+            const status refused = run(c);
+            const bool none = member == &conv_shape::cin2 && size == 0; // one source
+            CHECK_STATUS(refused, none ? status_ok : status_bad_size);
+            CHECK_EQUAL(refused.detail, none ? 0 : size);
+        }
     }
-    for (int bad : {-1, 4}) {
-        s = good;
-        s.type = (numeric)bad;
-        CHECK_STATUS(run(), status_unsupported);
-    }
-    s = good;
-    for (int bad : {-1, (int)activation_count}) {
-        e.act = (activation)bad;
-        CHECK_STATUS(run(), status_unsupported);
-    }
-    e = epilogue_none;
-    out = in.data();
-    CHECK_STATUS(run(), status_unsupported);
-    out = in2.data();
-    CHECK_STATUS(run(), status_unsupported);
-    out = out_of.data();
-    e.residual = out;
-    CHECK_STATUS(run(), status_unsupported);
-    e = epilogue_none;
-    CHECK_OK(run());
 }

@@ -57,8 +57,9 @@ layer layer_make(random_state *r, forms_kind kind, const kernel_shape &kernel, i
 
 double loss(const layer *l) {
     std::vector<double> out((size_t)outputs_of(l) * (size_t)l->shape.cout + 1);
-    CHECK_OK(conv_sum_host(&l->shape, l->in.data(), l->in2.data(), l->weight.data(), l->map.data(),
-                           outputs_of(l), out.data()));
+    const conv_host_args args = {l->shape,         l->in.data(),  l->in2.data(),
+                                 l->weight.data(), l->map.data(), outputs_of(l)};
+    CHECK_OK(conv_sum_host(&args, out.data()));
     double sum = 0;
     for (size_t i = 0; i + 1 < out.size(); ++i) {
         sum += out[i] * (double)l->out_grad[i];
@@ -186,8 +187,9 @@ TEST(grad_host_input_is_a_convolution) {
             reference_random_values(&r, numeric_f32, 1, (int64_t)total, residual.data());
             CHECK_OK(
                 conv_grad_weights_host(&l.shape, source, l.order, l.weight.data(), weight.data()));
-            CHECK_OK(conv_sum_host(&s, l.out_grad.data(), nullptr, weight.data(), l.back.data(),
-                                   inputs_of(&l), wanted.data()));
+            const conv_host_args back = {
+                s, l.out_grad.data(), nullptr, weight.data(), l.back.data(), inputs_of(&l)};
+            CHECK_OK(conv_sum_host(&back, wanted.data()));
             CHECK_OK(conv_grad_input_host(&l.shape, source, l.order, l.out_grad.data(),
                                           l.weight.data(), l.back.data(), inputs_of(&l),
                                           residual.data(), got.data()));

@@ -50,8 +50,8 @@ static void check_lists(random_state *r, const forms_scene<uint32_t> *scene, pai
     double *got = guarded_new<double>(total);
     std::fill(got, got + total, 3.0);
     l.map.push_back(-1);
-    REQUIRE_OK(conv_sum_host(&s, in.data(), in2.data(), weight.data(), l.map.data(), outputs,
-                             wanted.data()));
+    const conv_host_args plain = {s, in.data(), in2.data(), weight.data(), l.map.data(), outputs};
+    REQUIRE_OK(conv_sum_host(&plain, wanted.data()));
     const conv_pairs_host_args args = {s,       in.data(), in2.data(), weight.data(),
                                        l.pairs, sides,     outputs};
     REQUIRE_OK(conv_pairs_host(&args, got));

@@ -1,124 +1,126 @@
-// tests/host/portable.cpp: the kernel of conv/portable.cuh in fp16, bf16 and tf32, emulated on the
-// host (emulate_portable.h) and compared with sums in double. portable_exact.cpp has exact fp32.
-#include "../support/emulate_portable.h"
-#include "../support/layer_weights.h"
+// tests/host/portable.cpp: the kernel of conv/portable.cuh in every format, emulated on the host
+// (emulate_layers.h): against sums in double, and in exact fp32 bit by bit against fmaf in the
+// stated order. The made-up device has few multiprocessors, so that each thread block computes
+// several tiles.
+#include "../support/emulate_layers.h"
 
 using namespace problems;
 
 namespace {
 
-const numeric formats[] = {numeric_f16, numeric_bf16, numeric_tf32};
+// Sizes of one pair of row groups, `columns` of 32 channels.
+conv_sizes sizes_of(int columns, int split = 1) {
+    return {1, columns, split, 1};
+}
+
+// The kernel: see emulate_layers.h.
+struct portable {
+    static constexpr conv_kernel kernel = conv_kernel_portable;
+    enum { depth_least = portable_stages_least, depth_most = portable_stages_most, floats = true };
+    static constexpr int edges[] = {1,  16, 17, 31, 32,  33,  34,  40,  48,  63,  64,  65,
+                                    80, 95, 96, 97, 100, 127, 128, 129, 160, 192, 255, 256};
+    static const device_info device;
+
+    template <typename tag>
+    static status run(tag own, const conv_params &t, const layer *l) {
+        device_info d = device;
+        const int columns = 32 * l->sizes.slices, rows = 128 * l->sizes.tiles;
+        auto depth = [&] {
+            const int resident = portable_resident_on(columns, rows, l->sizes.split, d.shared_max);
+            return portable_stages(columns, rows, resident, d.shared_max);
+        };
+        if (l->depth) {
+            d.shared_max = 227 * 1024; // more than any ring takes
+        }
+        while (l->depth && depth() > l->depth) {
+            d.shared_max -= 1024;
+        }
+        if (l->seed % 2) {
+            d.multiprocessors = 0; // one thread block for all tiles of a slice
+        }
+        return portable_run(own, &d, t, nullptr);
+    }
+};
+
+const device_info portable::device = device_made(86, 2, 99 * 1024, false);
+
+const numeric formats[] = {numeric_f16, numeric_bf16, numeric_tf32, numeric_f32};
 
 } // namespace
 
 TEST(portable_emulated_random_layers) {
-    for (int seed = 0; seed < (test_quick() ? 8 : 24); ++seed) {
-        random_state random = random_make((uint64_t)seed);
-        layer l = layer_random(&random, formats[seed % 3], seed % 4 == 0);
-        char what[32];
-        snprintf(what, sizeof what, "seed %d", seed);
-        REQUIRE(layer_check<portable>(&l, what, seed % 4 ? 1 : 2));
-    }
+    layers_random<portable>(test_quick() ? 12 : 40, true);
 }
 
-// Every variant in every format, with a shortcut and without. Thread blocks have several tiles
-// each.
-TEST(portable_emulated_every_kernel) {
-    const struct {
-        conv_sizes size;
-        int cin, cout;
-    } cuts[] = {{{1, 2, 1, 1}, 64, 64},
-                {{1, 2, 2, 1}, 64, 64},
-                {{1, 3, 1, 1}, 40, 96},
-                {{1, 4, 1, 1}, 33, 128},
-                {{2, 4, 1, 1}, 64, 130}};
-    std::set<const void *> &launched = emulate::launched;
-    launched.clear();
-    int seed = 0;
-    for (const auto &cut : cuts) {
-        for (numeric type : formats) {
-            for (bool shortcut : {false, true}) {
-                if (!portable_sizes_fit(type, &device, &cut.size)) {
-                    CHECK(type == numeric_tf32 && cut.size.slices == 4);
-                    continue;
-                }
-                random_state random = random_make((uint64_t)++seed);
-                const conv_shape s = shape_make(4, cut.cin, 0, cut.cout, type);
-                layer l = {};
-                l.joined =
-                    joined_make(&random, s, shortcut ? 36 : 0, 0, 200, 300 * cut.size.tiles, 9);
-                joined_fill(&random, &l.joined, 5, with_all, with_all, activation_relu);
-                l.size = cut.size;
-                l.programmatic = true;
-                l.seed = (uint64_t)seed;
-                REQUIRE(layer_check<portable>(&l, "every kernel", 1));
-            }
-        }
-    }
-    // Of each format five variants, three in tf32, and the kernel that packs weights.
-    CHECK_EQUAL(launched.size(), (size_t)(2 * (5 + 1) + 3 + 1));
-}
-
-// Many channels on either side, and a shortcut of many, cut as the rules choose.
-TEST(portable_emulated_many_channels) {
-    const struct {
-        int cin, cin2, cout, shortcut;
-    } cases[] = {{1040, 0, 33, 0},    {33, 0, 1040, 0}, {1040, 0, 1040, 0}, {2048, 0, 96, 0},
-                 {4096, 4096, 64, 0}, {16, 0, 4096, 0}, {64, 0, 2048, 0},   {64, 0, 128, 4096}};
-    int turn = 0;
-    for (const auto &c : cases) {
-        if (test_quick() && c.cin * c.cout > 100000) {
-            continue;
-        }
-        random_state random = random_make((uint64_t)++turn);
-        const conv_shape s = shape_make(2, c.cin, c.cin2, c.cout, formats[turn % 3]);
-        layer l = {};
-        l.joined = joined_make(&random, s, c.shortcut, 0, 9, 5, 200);
-        joined_fill(&random, &l.joined, 70, with_all, with_all, activation_relu);
-        l.size = portable_sizes_choose(&s, 205, &device);
-        REQUIRE(layer_check<portable>(&l, "many channels", 1));
-    }
-}
-
-// Outputs around row groups, their pairs, and tiles of two pairs; kernels of one to many offsets,
-// with more than a word of them.
 TEST(portable_emulated_every_count) {
-    int turn = 0;
-    for (int outputs : {0, 1, 64, 65, 128, 129, 192, 256, 257, 385}) {
-        for (int volume : {1, 8, 40}) {
-            random_state random = random_make((uint64_t)++turn);
-            if (test_quick() && turn % 4) {
-                continue;
-            }
-            const conv_shape s = shape_make(volume, 34, 0, turn % 2 ? 128 : 65, formats[turn % 3]);
-            layer l = {};
-            l.joined = joined_make(&random, s, 0, 0, volume == 1 ? outputs : outputs / 2 + 1,
-                                   outputs, turn % 3 * 70 + 1);
-            joined_fill(&random, &l.joined, volume > 8 ? 1 : 4, with_all, 0, activation_none);
-            const bool large = turn % 2 && s.type != numeric_tf32;
-            l.size = {large ? 1 + turn / 2 % 2 : 1, large ? 4 : 2 + turn % 3 / 2, 1, 1};
-            l.seed = (uint64_t)turn;
-            REQUIRE(layer_check<portable>(&l, "counts", 1));
-        }
-    }
+    layers_every_count<portable>();
+}
+
+// Of fp16 and bf16 five variants, of tf32 three, of exact fp32 four; the kernels that pack weights.
+TEST(portable_emulated_every_kernel) {
+    layers_every_kernel<portable>({{{1, 1, 1, 1}, 4, 0, 33},
+                                   {{1, 1, 1, 1}, 16, 5, 33},
+                                   {{1, 2, 1, 1}, 64, 0, 64},
+                                   {{1, 2, 1, 1}, 33, 0, 128},
+                                   {{2, 2, 1, 1}, 19, 3, 60},
+                                   {{1, 2, 2, 1}, 64, 0, 64},
+                                   {{1, 3, 1, 1}, 40, 7, 96},
+                                   {{1, 3, 1, 1}, 20, 17, 130},
+                                   {{1, 4, 1, 1}, 33, 0, 128},
+                                   {{2, 4, 1, 1}, 64, 0, 130}},
+                                  true, 2 * (5 + 1) + (3 + 1) + (4 + 1));
+}
+
+TEST(portable_emulated_many_channels) {
+    layers_many_channels<portable>(true);
 }
 
 TEST(portable_emulated_negative_counts) {
-    layer_negative_counts<portable>(numeric_f16, {1, 2, 1, 1}, 64, 64);
-    layer_negative_counts<portable>(numeric_tf32, {1, 2, 2, 1}, 64, 64);
-    layer_negative_counts<portable>(numeric_f32, {1, 1, 1, 1}, 64, 64);
+    layers_negative_counts<portable>(shape_make(5, 64, 0, 64, numeric_f16), sizes_of(2));
+    layers_negative_counts<portable>(shape_make(5, 64, 0, 64, numeric_tf32), sizes_of(2, 2));
+    layers_negative_counts<portable>(shape_make(5, 64, 0, 64, numeric_f32), sizes_of(1));
+}
+
+// Which variants give the same bits.
+TEST(portable_emulated_same_bits) {
+    for (numeric type : formats) {
+        layers_same_bits<portable>(shape_make(5, 50, 20, 100, type), type == numeric_tf32  ? 3
+                                                                     : type == numeric_f32 ? 4
+                                                                                           : 5);
+    }
+}
+
+TEST(portable_emulated_weights_beyond) {
+    for (numeric type : formats) {
+        layers_weights_beyond<portable>(type, 64, 64);
+    }
+}
+
+TEST(portable_emulated_weights_of_gradients) {
+    for (numeric type : {numeric_f16, numeric_tf32, numeric_f32}) {
+        layers_weights_of_gradients<portable>(type);
+    }
+}
+
+// Tests the test: one wrong weight, tap, source row or epilogue is found.
+TEST(portable_emulated_planted_errors_are_found) {
+    for (numeric type : formats) {
+        layers_planted_errors<portable>(type, sizes_of(2), 40);
+        if (type != numeric_f32) {
+            layers_planted_errors<portable>(type, sizes_of(2, 2), 40);
+        }
+    }
 }
 
 // Many short tiles, in rings of every depth, with one set of consumer warps and two.
 TEST(portable_emulated_rings) {
     for (int depth = portable_stages_least; depth <= portable_stages_most; ++depth) {
-        for (int split : {1, 2}) {
+        for (int split : {0, 1, 2}) { // 0: in exact fp32
             random_state random = random_make((uint64_t)depth);
-            const conv_shape s = shape_make(3, random_int(&random, 33, 70), 0, 64, numeric_f16);
-            layer l = {};
-            l.joined = joined_make(&random, s, 0, 0, 200, 900, 0);
-            joined_fill(&random, &l.joined, 2, with_all, 0, activation_none);
-            l.size = {1, 2, split, 1};
+            const conv_shape s = shape_make(3, random_int(&random, 33, 70), 0, 64,
+                                            split ? numeric_f16 : numeric_f32);
+            layer l = layer_of(&random, s, {200, 900, 0}, 2);
+            l.sizes = split ? sizes_of(2, split) : sizes_of(1);
             l.seed = (uint64_t)depth;
             l.depth = depth;
             REQUIRE(layer_check<portable>(&l, "rings", test_quick() ? 1 : 2));
@@ -134,14 +136,14 @@ TEST(portable_emulated_two_sets) {
         for (int shortcut : {0, 20, 64, 70}) {
             for (int percent : {0, 1, 40}) {
                 random_state random = random_make((uint64_t)++seed);
-                const conv_shape s = shape_make(5, cin, 0, 100, formats[seed % 3]);
-                layer l = {};
-                l.joined = joined_make(&random, s, shortcut, 0, 200, 300, 90);
-                joined_fill(&random, &l.joined, percent, with_all, with_all, activation_leaky);
-                l.size = {1, 2, 2, 1};
+                layer l = layer_of(&random, shape_make(5, cin, 0, 100, formats[seed % 3]),
+                                   {200, 300, 90}, percent, shortcut);
+                l.joined.main.act = activation_leaky;
+                l.joined.main.slope = 0.1f;
+                l.sizes = sizes_of(2, 2);
                 l.seed = (uint64_t)seed;
                 l.depth = seed % 2 ? portable_stages_least + seed % 6 : 0;
-                REQUIRE(layer_check<portable>(&l, "two sets", 1));
+                REQUIRE(layer_check<portable>(&l, "two sets"));
             }
         }
     }
@@ -154,15 +156,12 @@ TEST(portable_emulated_teams) {
         for (int cin : channels) {
             const int seed = depth * 1000 + cin;
             random_state random = random_make((uint64_t)seed);
-            const conv_shape s = shape_make(5, cin, 0, 64, formats[seed % 2]);
-            layer l = {};
-            const int shortcut = channels[seed % 6];
-            l.joined = joined_make(&random, s, seed % 3 ? shortcut : 0, 0, 200, 400, 3);
-            joined_fill(&random, &l.joined, 20, with_all, 0, activation_none);
-            l.size = {1, 2, 1 + seed % 2, 1};
+            layer l = layer_of(&random, shape_make(5, cin, 0, 64, formats[seed % 2]), {200, 400, 3},
+                               20, seed % 3 ? channels[seed % 6] : 0);
+            l.sizes = sizes_of(2, 1 + seed % 2);
             l.seed = (uint64_t)seed;
             l.depth = depth;
-            REQUIRE(layer_check<portable>(&l, "teams", 1));
+            REQUIRE(layer_check<portable>(&l, "teams"));
         }
     }
 }
@@ -170,61 +169,60 @@ TEST(portable_emulated_teams) {
 // Heavy tiles of exact fp32 that two thread blocks halve: with a shortcut, over the identity, with
 // the last pair's second row group empty, with fewer outputs than the capacity has room for.
 TEST(portable_emulated_halved_tiles) {
-    const struct {
-        conv_sizes size;
-        int cin, cout;
-    } cuts[] = {{{1, 2, 1, 1}, 32, 64}, {{1, 1, 1, 1}, 20, 32}, {{1, 3, 1, 1}, 40, 70}};
+    const layer_cut cuts[] = {
+        {sizes_of(2), 32, 0, 64}, {sizes_of(1), 20, 0, 32}, {sizes_of(3), 40, 0, 70}};
     int seed = 0;
-    for (const auto &cut : cuts) {
+    for (const layer_cut &cut : cuts) {
         for (int outputs : {390, 700, 999, 1000}) {
             for (int volume : {1, 5}) {
                 const int room = seed % 3 * 200; // of the capacity
                 random_state random = random_make((uint64_t)(seed += 2));
-                const conv_shape s = shape_make(volume, cut.cin, 0, cut.cout, numeric_f32);
-                layer l = {};
-                l.joined = joined_make(&random, s, seed % 4 ? 24 : 0, 0,
-                                       volume == 1 ? outputs : 300, outputs, room);
-                joined_fill(&random, &l.joined, 12, with_all, with_all, activation_relu);
-                l.size = cut.size;
+                layer l =
+                    layer_of(&random, shape_make(volume, cut.cin, 0, cut.cout, numeric_f32),
+                             {volume == 1 ? outputs : 300, outputs, room}, 12, seed % 4 ? 24 : 0);
+                l.sizes = cut.sizes;
                 l.seed = (uint64_t)seed; // even: two multiprocessors
-                REQUIRE(layer_check<portable>(&l, "halved tiles", 1));
+                REQUIRE(layer_check<portable>(&l, "halved tiles"));
             }
         }
     }
 }
 
-// Which tiles are halved.
-TEST(portable_halved) {
-    CHECK_EQUAL(portable_halved(717, 27), 45);
-    CHECK_EQUAL(portable_halved(1, 27), 1);
-    CHECK_EQUAL(portable_halved(0, 27), 0);
-    CHECK_EQUAL(portable_halved(717, 125), 0);
+// Tests the test: weights that are rounded to tf32 are found.
+TEST(portable_emulated_rounding_is_found) {
+    random_state random = random_make(7);
+    layer l = layer_of(&random, shape_make(3, 24, 0, 32, numeric_f32), {90, 100, 0}, 50, 0, 0);
+    l.joined.main.act = activation_none;
+    l.sizes = sizes_of(1);
+    REQUIRE(layer_check<portable>(&l, "exact"));
+    const problem exact = l.joined.main;
+    for (float &w : l.joined.main.weight) {
+        w = numeric_operand(numeric_tf32, w);
+    }
+    CHECK(!(problem_judge(&exact, layer_run<portable>(&l).data()).ratio <= 1));
 }
 
-// Which variants give the same bits.
-TEST(portable_emulated_same_bits) {
-    for (numeric type : formats) {
-        check_same_bits((uint64_t)type, type, type == numeric_tf32 ? 3 : 5);
-    }
+namespace {
+
+layer layer_of_ring(uint64_t seed, numeric type, int split) {
+    random_state random = random_make(seed);
+    layer l = layer_of(&random, shape_make(9, 64, 0, 64, type), {200, 300, 0}, 30);
+    l.joined.main.act = activation_none;
+    l.sizes = sizes_of(2, split);
+    l.seed = seed;
+    return l;
 }
 
-TEST(portable_emulated_weights_beyond) {
-    for (numeric type : formats) {
-        layer_weights_beyond<portable>(type, {1, 2, 1, 1}, 64, 64);
-    }
-}
-
-// Tests the test: one wrong weight, tap, source row or epilogue is found.
-TEST(portable_emulated_planted_errors_are_found) {
-    for (numeric type : formats) {
-        layer_planted_errors<portable>(type, {1, 2, 1, 1}, 40);
-        layer_planted_errors<portable>(type, {1, 2, 2, 1}, 40);
-    }
-}
+} // namespace
 
 // Tests the test: a ring that does not wait for its copies is found.
 TEST(portable_emulated_copies_are_waited_for) {
-    check_copies_are_waited_for(numeric_f16);
+    for (numeric type : {numeric_f16, numeric_f32}) {
+        const layer l = layer_of_ring(0, type, 1);
+        emulate::copies_skipped = true;
+        CHECK(layer_fails<portable>(&l));
+        emulate::copies_skipped = false;
+    }
 }
 
 // Tests the test: consumers that do not wait for a full stage are found, producers that do not wait
@@ -232,16 +230,9 @@ TEST(portable_emulated_copies_are_waited_for) {
 TEST(portable_emulated_mbarriers_are_needed) {
     const int producers = 32 * portable_producers(64, 128);
     auto fails = [&](int seed) {
-        random_state random = random_make((uint64_t)seed);
-        layer l = {};
-        l.joined = joined_make(&random, shape_make(9, 64, 0, 64, numeric_f16), 0, 0, 200, 300, 0);
-        joined_fill(&random, &l.joined, 30, with_all, 0, activation_none);
-        l.size = {1, 2, 1 + seed % 2, 1};
+        layer l = layer_of_ring((uint64_t)seed, numeric_f16, 1 + seed % 2);
         l.depth = 3;
-        l.seed = (uint64_t)seed;
-        bool good;
-        const std::vector<char> out = layer_run<portable, __half>(&l, &good);
-        return !good || !(problem_judge(&l.joined.main, out.data()).ratio <= 1);
+        return layer_fails<portable>(&l);
     };
     for (bool consumers : {false, true}) {
         auto planted = [&] { return ((int)threadIdx.x >= producers) == consumers; };
@@ -264,6 +255,14 @@ TEST(portable_emulated_mbarriers_are_needed) {
         }
     }
     CHECK(!fails(1) && !fails(2));
+}
+
+// Which tiles are halved.
+TEST(portable_halved) {
+    CHECK_EQUAL(portable_halved(717, 27), 45);
+    CHECK_EQUAL(portable_halved(1, 27), 1);
+    CHECK_EQUAL(portable_halved(0, 27), 0);
+    CHECK_EQUAL(portable_halved(717, 125), 0);
 }
 
 // Few tiles are thread blocks of their own; many are shared out to those that have room.
@@ -332,68 +331,47 @@ TEST(portable_sizes) {
     const device_info h200 = device_made(90, 132, 227 * 1024, false);
     const device_info ada = device_made(89, 76, 99 * 1024, false);
     const struct {
-        int cout, columns;
-    } expected[] = {{16, 64},  {33, 64},   {64, 64},   {65, 96},   {96, 96},
-                    {97, 128}, {128, 128}, {160, 96},  {192, 96},  {256, 128},
-                    {320, 64}, {384, 128}, {512, 128}, {1024, 128}};
+        int cout, columns, exact; // of many outputs
+    } expected[] = {{1, 64, 32},    {16, 64, 32},   {32, 64, 32},   {33, 64, 64},
+                    {64, 64, 64},   {65, 96, 96},   {96, 96, 96},   {97, 128, 64},
+                    {128, 128, 64}, {160, 96, 96},  {192, 96, 96},  {256, 128, 64},
+                    {320, 64, 64},  {384, 128, 96}, {512, 128, 64}, {1024, 128, 64}};
     for (int slices : {0, -1, 5, (1 << 27) + 1}) {
         const conv_sizes c = {1, slices, 1, 1};
         CHECK(!portable_sizes_fit(numeric_f16, &h200, &c));
     }
     for (const auto &e : expected) {
         CHECK_EQUAL(portable_columns_choose(e.cout), e.columns);
-        for (const device_info *d : {&h200, &ada}) {
-            for (int32_t capacity : {1, 1000, 100000, 3000000}) {
-                const conv_shape s = shape_make(27, 64, 0, e.cout, numeric_f16);
-                const conv_sizes c = portable_sizes_choose(&s, capacity, d);
-                CHECK(portable_sizes_fit(s.type, d, &c));
-                const int columns = 32 * c.slices, rows = 128 * c.tiles;
-                const int resident = portable_resident_on(columns, rows, c.split, d->shared_max);
-                const int depth = portable_stages(columns, rows, resident, d->shared_max);
-                CHECK(depth >= portable_stages_least && depth <= portable_stages_most);
-                const int bytes = depth * portable_stage_bytes(columns, rows) +
-                                  portable_fixed_bytes(columns, rows) + 1024;
-                CHECK(resident * bytes <= d->shared_max + 1024);
+        for (numeric type : {numeric_f16, numeric_f32}) {
+            const conv_shape s = shape_make(27, 64, 0, e.cout, type);
+            if (type == numeric_f32) {
+                CHECK_EQUAL(32 * portable_sizes_choose(&s, 100000, &h200).slices, e.exact);
+                CHECK_EQUAL(32 * portable_sizes_choose(&s, 100, &h200).slices, 32);
+            }
+            for (const device_info *d : {&h200, &ada}) {
+                for (int32_t capacity : {1, 1000, 100000, 3000000}) {
+                    const conv_sizes c = portable_sizes_choose(&s, capacity, d);
+                    CHECK(portable_sizes_fit(type, d, &c));
+                    const int columns = 32 * c.slices, rows = 128 * c.tiles;
+                    const int resident =
+                        portable_resident_on(columns, rows, c.split, d->shared_max);
+                    const int depth = portable_stages(columns, rows, resident, d->shared_max);
+                    CHECK(depth >= portable_stages_least && depth <= portable_stages_most);
+                    const int bytes = depth * portable_stage_bytes(columns, rows) +
+                                      portable_fixed_bytes(columns, rows) + 1024;
+                    CHECK(resident * bytes <= d->shared_max + 1024);
+                }
             }
         }
     }
-    conv_shape s = shape_make(27, 64, 0, 64, numeric_f16);
-    CHECK(portable_takes(&s, &h200));
-    s = shape_make(portable_volume_most + 1, 64, 0, 64, numeric_f16);
-    CHECK(!portable_takes(&s, &h200));
-    s.volume = portable_volume_most;
     const device_info hopper = device_made(90, 132, 227 * 1024, true);
     const device_info turing = device_made(75, 40, 64 * 1024, false);
-    CHECK(portable_takes(&s, &ada) && portable_takes(&s, &hopper) && !portable_takes(&s, &turing));
-}
-
-// Packs as E; `kernels` of all orders have one type.
-template <typename E, typename Kernel>
-static void weights_of_layers(numeric type, int64_t (*elements)(const conv_shape *), int per_item,
-                              const Kernel (&kernels)[3]) {
-    for (int seed = 0; seed < 8; ++seed) {
-        random_state random = random_make((uint64_t)seed);
-        const layer_weights l = layer_weights_random(&random, type, seed);
-        const int64_t total = elements(&l.shape);
-        layer_weights_check(
-            &l, total * per_item * (int64_t)sizeof(E),
-            [&](conv_weights_order order, const float *weight, char *to) {
-                weights_pack(kernels[order], {l.shape, 0, weight, 0, total, to, nullptr});
-            });
+    for (numeric type : formats) {
+        for (int volume : {27, (int)portable_volume_most, portable_volume_most + 1}) {
+            const conv_shape s = shape_make(volume, 64, 0, 64, type);
+            const bool takes = volume <= portable_volume_most;
+            CHECK(portable_takes(&s, &h200) == takes && portable_takes(&s, &hopper) == takes &&
+                  portable_takes(&s, &ada) == takes && !portable_takes(&s, &turing));
+        }
     }
-}
-
-TEST(portable_emulated_weights_of_layers) {
-    const decltype(&conv_mma_pack_kernel<__half>) half[] = {
-        conv_mma_pack_kernel<__half>, conv_mma_pack_kernel<__half, conv_weights_of_layer>,
-        conv_mma_pack_kernel<__half, conv_weights_of_layer_mirrored>};
-    weights_of_layers<__half>(numeric_f16, conv_mma_weights, conv_lane_bytes / 2, half);
-    const decltype(&conv_mma_pack_kernel<float>) tf32[] = {
-        conv_mma_pack_kernel<float>, conv_mma_pack_kernel<float, conv_weights_of_layer>,
-        conv_mma_pack_kernel<float, conv_weights_of_layer_mirrored>};
-    weights_of_layers<float>(numeric_tf32, conv_mma_weights, conv_lane_bytes / 4, tf32);
-    const decltype(&conv_exact_pack_kernel<0>) exact[] = {
-        conv_exact_pack_kernel<0>, conv_exact_pack_kernel<0, conv_weights_of_layer>,
-        conv_exact_pack_kernel<0, conv_weights_of_layer_mirrored>};
-    weights_of_layers<float>(numeric_f32, conv_exact_weights, 1, exact);
 }

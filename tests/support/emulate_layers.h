@@ -1,20 +1,24 @@
-// tests/support/emulate_layers.h: layers whose kernel is emulated (emulate_hopper.h): their arrays,
-// with NaN where nothing may be read, and the comparison of their outputs with sums in double.
+// tests/support/emulate_layers.h: layers whose kernel is emulated (emulate_mma.h): their arrays,
+// with NaN where nothing may be read, the comparison of their outputs with sums in double, and the
+// tests that all kernels have.
 //
 // K, the kernel that a test is about, has
-//   depth_least, depth_most                   stages of the ring
-//   floats                                    whether it has a kernel for tf32
-//   static const void *weights<E>(shape, shortcut, weight)   packs them
-//   static int shortcut_parts(shape)          of a row
-//   static void params(shape, params)         what conv/run.cuh sets for this kernel alone
-//   static status run<E>(params, layer)       launches it
+//   kernel                                  its conv_kernel
+//   floats                                  whether it has fp32 and tf32
+//   edges                                   numbers of channels to be drawn
+//   depth_least, depth_most                 stages of the ring
+//   device                                  a GPU whose layers it computes
+//   static status run(tag, params, layer)   launches it in a format
 #ifndef SPIRA_TESTS_EMULATE_LAYERS_H
 #define SPIRA_TESTS_EMULATE_LAYERS_H
 
 #include "devices.h"
-#include "emulate_hopper.h"
+#include "emulate_mma.h"
+#include "emulate_numeric.h"
 
-#include "../../spira/conv/weights.cuh"
+#include "../../spira/conv/pack.cuh"
+#include "../../spira/conv/run.cuh"
+#include "../../spira/conv_grad.h"
 #include "problems.h"
 
 namespace problems {
@@ -22,7 +26,7 @@ namespace problems {
 // A layer, and how it is run.
 struct layer {
     joined_problem joined; // the shortcut counts where it has input channels
-    conv_sizes size;
+    conv_sizes sizes;
     int depth; // stages of the ring; 0: as many as fit
     bool programmatic;
     bool in_place; // the residual is the array of the outputs
@@ -34,6 +38,8 @@ struct layer {
 SPIRA_API bool has_shortcut(const layer *l) {
     return l->joined.own.shape.cin > 0;
 }
+
+// ---- arrays -------------------------------------------------------------------------------------
 
 // Memory that the kernel before the layer's may still write: it reads as NaN until that one ends.
 struct written_late {
@@ -95,8 +101,8 @@ SPIRA_API const float *sums_put(const problem *p, int summed) {
         }
         v->push_back(0);
     }
-    CHECK_OK(conv_sum_host(&own, in.data(), in2.data(), weight.data(), map.data(), p->outputs,
-                           sum.data()));
+    const conv_host_args args = {own, in.data(), in2.data(), weight.data(), map.data(), p->outputs};
+    CHECK_OK(conv_sum_host(&args, sum.data()));
     std::vector<float> rows((size_t)problem_capacity(p) * (size_t)pitch, NAN);
     for (int32_t o = 0; o < p->outputs; ++o) {
         std::copy_n(sum.begin() + (ptrdiff_t)o * s->cout, s->cout, rows.begin() + o * pitch);
@@ -114,68 +120,79 @@ SPIRA_API problem problem_first(const problem &p, int volume) {
     return first;
 }
 
-SPIRA_API bool aligned(const void *p, int channels, int element, int bytes) {
-    return (uintptr_t)p % (uintptr_t)bytes == 0 && channels * element % bytes == 0;
+// What packing has found.
+inline device_status weights_trouble;
+
+// Packs weights [volume, cin + cin2, cout] into `to`, as the library does. shortcut: those of one.
+template <typename K, conv_weights_order order = conv_weights_own>
+void weights_pack(const conv_shape *s, bool shortcut, const float *weight, void *to) {
+    const conv_pack_request request = {&K::device, *s, K::kernel, weight, 0, to, &weights_trouble};
+    CHECK_OK(numeric_dispatch<numeric_any>(s->type, [&](auto tag) {
+        return shortcut ? conv_pack_shortcut(tag, &request, nullptr)
+                        : conv_pack_as<order>(tag, &request, nullptr);
+    }));
 }
 
-template <typename K, typename E>
-conv_params_shortcut shortcut_put(const problem *p) {
-    const conv_shape *s = &p->shape;
-    conv_params_shortcut own = {};
-    own.in = features_put(s->type, p->in, s->cin, p->off.in);
-    own.in2 = s->cin2 ? features_put(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
-    own.weights = K::template weights<E>(s, true, p->weight);
-    own.bias = floats_put(p->bias, p->off.floats);
-    own.scale = floats_put(p->scale, p->off.floats);
-    own.shift = floats_put(p->shift, p->off.floats);
-    own.cin = s->cin;
-    own.cin2 = s->cin2;
-    own.parts = K::shortcut_parts(s);
-    own.wide_in = aligned(own.in, s->cin, numeric_size(s->type), conv_lane_bytes);
-    own.wide_in2 = !s->cin2 || aligned(own.in2, s->cin2, numeric_size(s->type), conv_lane_bytes);
-    return own;
+template <typename K>
+const void *weights_put(const conv_shape *s, bool shortcut, const std::vector<float> &weight) {
+    const size_t bytes = shortcut ? conv_shortcut_packed_bytes(s, K::kernel, s->cin, s->cin2)
+                                  : conv_packed_bytes(s, K::kernel);
+    char *packed = guarded_new<char>((int64_t)bytes);
+    weights_pack<K>(s, shortcut, weight.data(), packed);
+    return packed;
 }
 
-// The kernel's parameters as conv.cuh makes them, without the outputs.
-template <typename K, typename E>
-conv_params params_put(const layer *l) {
-    const problem *p = &l->joined.main;
+// The arguments of a layer, without the outputs and the residual.
+struct layer_args {
+    conv_args args;
+    conv_map map;
+    conv_shortcut own;
+};
+
+template <typename K>
+void args_put(const layer *l, layer_args *to) {
+    const problem *p = &l->joined.main, *own = &l->joined.own;
     const problem first = problem_first(*p, p->shape.volume - l->summed);
     const conv_shape *s = &first.shape;
     const problem_order o = problem_order_make(&first);
-    conv_params t = {};
-    t.in = features_put(s->type, p->in, s->cin, p->off.in);
-    t.in2 = s->cin2 ? features_put(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
-    t.weights = K::template weights<E>(s, false, p->weight);
-    t.sums = l->summed ? sums_put(p, l->summed) : nullptr;
+    *to = {};
+    conv_args *a = &to->args;
+    a->shape = *s;
+    a->in = features_put(s->type, p->in, s->cin, p->off.in);
+    a->in2 = s->cin2 ? features_put(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
+    a->weights = weights_put<K>(s, false, p->weight);
+    a->sums = l->summed ? sums_put(p, l->summed) : nullptr;
+    const int32_t *count = array_put(std::vector<int32_t>(1, p->outputs ? p->outputs : l->none));
+    to->map = conv_map_identity(count, problem_capacity(p));
     if (!p->identity) {
-        t.order.row = array_put(o.row);
-        t.order.mask = array_put(o.mask);
-        t.order.source = array_put(o.source);
-        t.order.schedule = array_put(o.schedule);
-        t.order.groups = o.blocks;
+        order_layout order = {};
+        order.row = array_put(o.row);
+        order.mask = array_put(o.mask);
+        order.source = array_put(o.source);
+        order.schedule = array_put(o.schedule);
+        order.groups = o.blocks;
+        order.volume = s->volume;
+        to->map = conv_map_of_order(&order, count, problem_capacity(p));
     }
-    t.order.volume = s->volume;
-    t.count = array_put(std::vector<int32_t>(1, p->outputs ? p->outputs : l->none));
-    t.capacity = problem_capacity(p);
-    t.epilogue.bias = floats_put(p->bias, p->off.floats);
-    t.epilogue.scale = floats_put(p->scale, p->off.floats);
-    t.epilogue.shift = floats_put(p->shift, p->off.floats);
-    t.epilogue.act = p->act;
-    t.epilogue.slope = p->slope;
-    t.volume = s->volume;
-    t.cin = s->cin;
-    t.cin2 = s->cin2;
-    t.cout = s->cout;
-    K::params(s, &t);
-    t.size = l->size;
-    t.wide_in = aligned(t.in, s->cin, numeric_size(s->type), conv_lane_bytes);
-    t.wide_in2 = !s->cin2 || aligned(t.in2, s->cin2, numeric_size(s->type), conv_lane_bytes);
-    t.programmatic = l->programmatic;
+    a->map = &to->map;
+    a->epilogue.bias = floats_put(p->bias, p->off.floats);
+    a->epilogue.scale = floats_put(p->scale, p->off.floats);
+    a->epilogue.shift = floats_put(p->shift, p->off.floats);
+    a->epilogue.act = p->act;
+    a->epilogue.slope = p->slope;
+    a->programmatic = l->programmatic;
     if (has_shortcut(l)) {
-        t.shortcut = shortcut_put<K, E>(&l->joined.own);
+        s = &own->shape;
+        to->own.cin = s->cin;
+        to->own.cin2 = s->cin2;
+        to->own.in = features_put(s->type, own->in, s->cin, own->off.in);
+        to->own.in2 = s->cin2 ? features_put(s->type, own->in2, s->cin2, own->off.in2) : nullptr;
+        to->own.weights = weights_put<K>(s, true, own->weight);
+        to->own.bias = floats_put(own->bias, own->off.floats);
+        to->own.scale = floats_put(own->scale, own->off.floats);
+        to->own.shift = floats_put(own->shift, own->off.floats);
+        a->shortcut = &to->own;
     }
-    return t;
 }
 
 // The array of the outputs, with `off` elements before it and the rest of the capacity behind it,
@@ -220,30 +237,38 @@ SPIRA_API void previous_ends() {
     }
 }
 
+// ---- runs ---------------------------------------------------------------------------------------
+
 // Runs a layer; returns the outputs. Fails the test if the emulator reports a fault or something
 // else is written, unless `good` is given, which says so instead.
-template <typename K, typename E>
+template <typename K>
 std::vector<char> layer_run(const layer *l, bool *good = nullptr) {
     const problem *p = &l->joined.main;
     const numeric type = p->shape.type;
     late.clear();
-    conv_params t = params_put<K, E>(l);
+    layer_args a;
+    args_put<K>(l, &a);
     const outputs o = outputs_put(p);
-    t.out = o.first;
+    a.args.out = o.first;
     if (!p->residual.empty() && l->in_place) {
         const std::vector<char> stored = features_store(type, p->residual);
         std::copy(stored.begin(), stored.end(), o.first);
-        t.residual = t.out;
+        a.args.epilogue.residual = o.first;
     } else if (!p->residual.empty()) {
-        t.residual = features_put(type, p->residual, p->shape.cout, p->off.residual);
+        a.args.epilogue.residual = features_put(type, p->residual, p->shape.cout, p->off.residual);
     }
-    t.epilogue.residual = t.residual;
-    const int element = numeric_size(type);
-    t.wide_out = aligned(t.out, p->shape.cout, element, 4 * element) &&
-                 aligned(t.residual, p->shape.cout, element, 4 * element);
+    device_info gpu = K::device;
+    gpu.programmatic = true;
+    conv_params t = conv_params_of(&gpu, &a.args, K::kernel);
+    t.sizes = l->sizes;
     emulate::seed = l->seed;
     emulate::previous = {previous_begins, previous_ends};
-    const status run = K::template run<E>(t, l);
+    const status run = numeric_dispatch<numeric_any>(type, [&](auto tag) {
+        if constexpr (K::floats || sizeof(typename decltype(tag)::element) == 2) {
+            return K::run(tag, t, l);
+        }
+        return conv_not_compiled();
+    });
     emulate::previous = {};
     const bool fine = run.code == status_ok && outputs_untouched(o);
     if (good) {
@@ -262,72 +287,104 @@ SPIRA_API void layer_name(layer *l, const char *what) {
     char more[100];
     snprintf(more, sizeof more,
              ", shortcut %d+%d, slices %d, split %d, tiles %d, depth %d%s%s, %d summed",
-             l->joined.own.shape.cin, l->joined.own.shape.cin2, l->size.slices, l->size.split,
-             l->size.tiles, l->depth, l->programmatic ? ", programmatic" : "",
+             l->joined.own.shape.cin, l->joined.own.shape.cin2, l->sizes.slices, l->sizes.split,
+             l->sizes.tiles, l->depth, l->programmatic ? ", programmatic" : "",
              l->in_place ? ", in place" : "", l->summed);
     problem_name(&l->joined.main, what, more);
 }
 
-// Runs a layer in its format.
-template <typename K>
-std::vector<char> layer_run_any(const layer *l) {
-    switch (l->joined.main.shape.type) {
-    case numeric_f16:
-        return layer_run<K, __half>(l);
-    case numeric_bf16:
-        return layer_run<K, __nv_bfloat16>(l);
-    default:
-        if constexpr (K::floats) {
-            return layer_run<K, float>(l);
-        }
-        return {};
-    }
+SPIRA_API reference_verdict layer_judge(const layer *l, const std::vector<char> &out) {
+    return has_shortcut(l) ? joined_judge(&l->joined, out.data())
+                           : problem_judge(&l->joined.main, out.data());
 }
 
 // The outputs are good, and the same in every order of threads and copies that is drawn.
 template <typename K>
-bool layer_check(layer *l, const char *what, int orders = 2) {
+bool layer_check(layer *l, const char *what, int orders = 1) {
     const problem *p = &l->joined.main;
     layer_name(l, what);
-    const std::vector<char> out = layer_run_any<K>(l);
-    bool good = reference_conv_good(has_shortcut(l) ? joined_judge(&l->joined, out.data())
-                                                    : problem_judge(p, out.data()),
-                                    p->name);
+    const std::vector<char> out = layer_run<K>(l);
+    bool good = reference_conv_good(layer_judge(l, out), p->name);
     for (int i = 1; i < orders && good; ++i) {
         l->seed += 1000;
-        good = test_check(layer_run_any<K>(l) == out, __FILE__, __LINE__, p->name);
+        good = test_check(layer_run<K>(l) == out, __FILE__, __LINE__, p->name);
     }
     return good;
 }
 
-// A negative count is taken as 0, however low.
+// Whether a run that an error is planted in is found to be wrong.
 template <typename K>
-void layer_negative_counts(numeric type, conv_sizes size, int cin, int cout) {
-    for (int32_t none : {-1, -255, -1000, -100000, INT32_MIN}) {
-        random_state random = random_make((uint64_t)size.slices);
-        layer l = {};
-        l.joined = joined_make(&random, shape_make(5, cin, 0, cout, type), 0, 0, 100, 0, 300);
-        joined_fill(&random, &l.joined, 20, with_all, 0, activation_relu);
-        l.size = size;
-        l.none = none;
-        REQUIRE(layer_check<K>(&l, "negative count", 1));
-    }
+bool layer_fails(const layer *l) {
+    bool good;
+    const std::vector<char> out = layer_run<K>(l, &good);
+    return !good || !(layer_judge(l, out).ratio <= 1);
 }
 
-// Draws alignment, initial sums, the depth of the ring and programmatic launch.
+// ---- layers -------------------------------------------------------------------------------------
+
+struct layer_rows {
+    int32_t inputs, outputs, room;
+};
+
+// percent: chance of a source; shortcut: its channels; what: of the epilogue.
+SPIRA_API layer layer_of(random_state *random, const conv_shape &s, const layer_rows &rows,
+                         int percent, int shortcut = 0, int what = with_all) {
+    layer l = {};
+    l.joined = joined_make(random, s, shortcut, 0, rows.inputs, rows.outputs, rows.room);
+    joined_fill(random, &l.joined, percent, what, with_all, activation_relu);
+    return l;
+}
+
+// Whether K computes a layer.
 template <typename K>
-void layer_vary(random_state *random, layer *l) {
-    if (random_int(random, 0, 1)) { // most layers are aligned
-        problem_move(random, &l->joined.main);
-        problem_move(random, &l->joined.own);
+bool layer_takes(const conv_shape *s, bool shortcut) {
+    return conv_kernel_of(s, &K::device) == K::kernel &&
+           (!shortcut || conv_shortcut_takes(s, &K::device));
+}
+
+// A random layer that the kernel takes, cut in a random way. volume, outputs: given, or negative.
+template <typename K>
+layer layer_random(random_state *random, numeric type, bool shortcut, int volume = -1,
+                   int32_t outputs = -1) {
+    const int many = volume > 0 ? volume : random_int(random, 0, 9) ? 9 : 40;
+    conv_shape s;
+    do {
+        s = shape_random(random, volume > 0 || many > 9 ? many : random_int(random, 1, many), type,
+                         K::edges);
+        s.cin2 = s.cin2 ? std::min(s.cin2, 70) : 0;
+        s.cin2 = K::kernel == conv_kernel_narrow ? 0 : s.cin2;
+    } while (!layer_takes<K>(&s, shortcut));
+    if (outputs < 0) {
+        outputs = random_int(random, 0, 5) ? random_int(random, 1, 400) : 0;
     }
-    l->summed = !has_shortcut(l) && random_int(random, 0, 1)
-                    ? random_int(random, 0, l->joined.main.shape.volume - 1)
-                    : 0;
-    l->depth = random_int(random, 0, 1) * random_int(random, K::depth_least, K::depth_most);
-    l->programmatic = random_int(random, 0, 1);
-    l->in_place = random_int(random, 0, 1);
-    l->seed = (uint64_t)random_int(random, 0, 1 << 30);
+    const int32_t inputs = s.volume == 1 ? outputs : random_int(random, 0, 300);
+    const int cin = shortcut ? channels_random(random, K::edges) : 0;
+    layer l = {};
+    l.joined = joined_make(random, s, cin, shortcut && random_int(random, 0, 1) ? (cin + 1) / 2 : 0,
+                           inputs, outputs, random_int(random, 1, 150));
+    const int percents[] = {0, 1, 3, 15, 40, 100};
+    joined_fill(random, &l.joined, percents[random_int(random, 0, many > 9 ? 2 : 5)],
+                random_int(random, 0, with_all), random_int(random, 0, with_all),
+                (activation)random_int(random, activation_none, activation_count - 1));
+    conv_sizes sizes[conv_sizes_most];
+    l.sizes = sizes[random_int(random, 0, conv_sizes_list(&s, &K::device, sizes) - 1)];
+    if (random_int(random, 0, 1)) { // most layers are aligned
+        problem_move(random, &l.joined.main);
+        problem_move(random, &l.joined.own);
+    }
+    l.summed = !shortcut && random_int(random, 0, 1) ? random_int(random, 0, s.volume - 1) : 0;
+    l.depth = random_int(random, 0, 1) * random_int(random, K::depth_least, K::depth_most);
+    l.programmatic = random_int(random, 0, 1);
+    l.in_place = random_int(random, 0, 1);
+    l.seed = (uint64_t)random_int(random, 0, 1 << 30);
+    return l;
+}
+
+// The formats of K.
+template <typename K>
+std::vector<numeric> layer_formats() {
+    return K::floats ? std::vector<numeric>{numeric_f16, numeric_bf16, numeric_tf32, numeric_f32}
+                     : std::vector<numeric>{numeric_f16, numeric_bf16};
 }
 
 // The outputs of a problem without epilogue: offsets ascending, input channels ascending, of both
@@ -354,40 +411,157 @@ SPIRA_API std::vector<float> sums_in_order(const problem *p) {
     return sum;
 }
 
-// What packing has found.
-inline device_status weights_trouble;
+// ---- tests of all kernels -----------------------------------------------------------------------
 
-// Runs a kernel that packs p.total pieces.
-SPIRA_API void weights_pack(void (*kernel)(conv_pack_params), conv_pack_params p) {
-    p.trouble = &weights_trouble;
-    CHECK_OK(kernel_launch(kernel, {(unsigned)ceil_div(p.total, 256), 256, nullptr, "pack"}, p));
+template <typename K>
+void layers_random(int count, bool shortcuts) {
+    const std::vector<numeric> formats = layer_formats<K>();
+    for (int seed = 0; seed < count; ++seed) {
+        random_state random = random_make((uint64_t)seed);
+        layer l = layer_random<K>(&random, formats[(size_t)seed % formats.size()],
+                                  shortcuts && seed % 3 == 0);
+        char what[32];
+        snprintf(what, sizeof what, "seed %d", seed);
+        REQUIRE(layer_check<K>(&l, what, seed % 4 ? 1 : 2));
+    }
 }
 
-// Packed weights as plain floats.
-SPIRA_API const void *weights_exact(const conv_shape *s, const std::vector<float> &weight) {
-    const int64_t total = conv_exact_weights(s);
-    float *packed = guarded_new<float>(total);
-    weights_pack(conv_exact_pack_kernel<0>, {*s, 0, weight.data(), 0, total, packed, nullptr});
-    return packed;
+// Outputs around row groups, their pairs and tiles of two pairs; kernels of one to many offsets,
+// with more than a word of them.
+template <typename K>
+void layers_every_count() {
+    const std::vector<numeric> formats = layer_formats<K>();
+    int turn = 0;
+    for (int outputs : {0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 192, 256, 257, 385}) {
+        for (int volume : {1, 8, 40}) {
+            random_state random = random_make((uint64_t)++turn);
+            if (!test_quick() || turn % 4 == 0) {
+                layer l = layer_random<K>(&random, formats[(size_t)turn % formats.size()], false,
+                                          volume, outputs);
+                REQUIRE(layer_check<K>(&l, "counts"));
+            }
+        }
+    }
+}
+
+struct layer_cut {
+    conv_sizes sizes;
+    int cin, cin2, cout;
+};
+
+// Every variant in every format that has it, with a shortcut and without. Thread blocks have
+// several tiles each. Kernels in plain fp32 give the bits of sums_in_order. launched: how many
+// kernels this takes, those that pack weights too.
+template <typename K>
+void layers_every_kernel(const std::vector<layer_cut> &cuts, bool shortcuts, size_t launched) {
+    emulate::launched.clear();
+    int seed = 0;
+    for (const layer_cut &cut : cuts) {
+        for (numeric type : layer_formats<K>()) {
+            for (bool shortcut : {false, true}) {
+                const conv_shape s = shape_make(4, cut.cin, cut.cin2, cut.cout, type);
+                random_state random = random_make((uint64_t)++seed);
+                if (!conv_sizes_fit(&s, &K::device, &cut.sizes) || (shortcut && !shortcuts)) {
+                    continue;
+                }
+                const bool fp32 = K::kernel == conv_kernel_exact || type == numeric_f32;
+                const bool plain = fp32 && !shortcut && seed % 4;
+                layer l = layer_of(&random, s, {200, 300 * cut.sizes.tiles, 9}, seed % 3 ? 60 : 5,
+                                   shortcut ? 72 : 0,
+                                   plain      ? 0
+                                   : shortcut ? with_scale
+                                              : with_all);
+                l.joined.main.act = plain ? activation_none : activation_relu;
+                l.sizes = cut.sizes;
+                l.programmatic = true;
+                l.seed = (uint64_t)seed;
+                REQUIRE(layer_check<K>(&l, "every kernel", test_quick() ? 1 : 2));
+                if (plain) {
+                    const std::vector<char> expected =
+                        features_store(type, sums_in_order(&l.joined.main));
+                    CHECK(!memcmp(layer_run<K>(&l).data(), expected.data(), expected.size()));
+                }
+            }
+        }
+    }
+    CHECK_EQUAL(emulate::launched.size(), launched);
+}
+
+// Many channels on either side, and a shortcut of many, cut as the rules choose.
+template <typename K>
+void layers_many_channels(bool shortcuts) {
+    const struct {
+        int cin, cin2, cout, shortcut;
+    } cases[] = {{1040, 0, 33, 0}, {33, 0, 1040, 0},    {1040, 0, 1040, 0},
+                 {2048, 0, 96, 0}, {4096, 4096, 64, 0}, {16, 0, 4096, 0},
+                 {64, 0, 2048, 0}, {17, 1023, 65, 0},   {64, 0, 128, 4096}};
+    const std::vector<numeric> formats = layer_formats<K>();
+    int turn = 0;
+    for (const auto &c : cases) {
+        const numeric type = formats[(size_t)++turn % formats.size()];
+        if ((test_quick() && c.cin * c.cout > 100000) || (c.shortcut && !shortcuts)) {
+            continue;
+        }
+        random_state random = random_make((uint64_t)turn);
+        const conv_shape s = shape_make(2, c.cin, c.cin2, c.cout, type);
+        layer l = layer_of(&random, s, {9, 5, 200}, 70, c.shortcut);
+        REQUIRE(layer_takes<K>(&s, c.shortcut));
+        l.sizes = conv_sizes_choose(&s, 205, &K::device);
+        l.programmatic = true;
+        REQUIRE(layer_check<K>(&l, "many channels"));
+    }
+}
+
+// All ways to cut a layer that split it alike give the same bits: the order of the additions does
+// not depend on the others. So do two runs. count: of all ways.
+template <typename K>
+void layers_same_bits(const conv_shape &s, int count) {
+    random_state random = random_make((uint64_t)s.type);
+    layer l = layer_of(&random, s, {100, 300, 5}, 20);
+    conv_sizes sizes[conv_sizes_most];
+    CHECK_EQUAL(conv_sizes_list(&s, &K::device, sizes), count);
+    std::vector<char> first[5]; // of each split
+    for (int i = 0; i < count; ++i) {
+        l.sizes = sizes[i];
+        std::vector<char> &same = first[l.sizes.split];
+        for (int run = 0; run < l.sizes.split; ++run) {
+            layer_name(&l, "same bits");
+            const std::vector<char> out = layer_run<K>(&l);
+            CHECK(same.empty() || out == same);
+            same = out;
+        }
+    }
+}
+
+// A negative count is taken as 0, however low.
+template <typename K>
+void layers_negative_counts(const conv_shape &s, conv_sizes sizes) {
+    for (int32_t none : {-1, -255, -1000, -100000, INT32_MIN}) {
+        random_state random = random_make((uint64_t)sizes.slices);
+        layer l = layer_of(&random, s, {100, 0, 300}, 20);
+        l.sizes = sizes;
+        l.none = none;
+        REQUIRE(layer_check<K>(&l, "negative count"));
+    }
 }
 
 // Weights that the format cannot hold, of one offset: outputs without it are as if they were 0, the
 // others are not, and they are recorded as the host records them.
 template <typename K>
-void layer_weights_beyond(numeric type, conv_sizes size, int cin, int cout) {
+void layers_weights_beyond(numeric type, int cin, int cout) {
     for (float beyond : {numeric_largest(type) * 1.01f, INFINITY, -INFINITY, NAN}) {
         random_state random = random_make(91);
-        layer l = {};
-        l.size = size;
-        l.joined = joined_make(&random, shape_make(4, cin, 0, cout, type), 0, 0, 100, 200, 200);
-        joined_fill(&random, &l.joined, 40, with_residual, 0, activation_none);
+        const conv_shape s = shape_make(4, cin, 0, cout, type);
+        layer l = layer_of(&random, s, {100, 200, 200}, 40, 0, with_residual);
+        l.sizes = conv_sizes_choose(&s, 400, &K::device);
         problem *p = &l.joined.main;
+        p->act = activation_none;
         const size_t offset = (size_t)cin * (size_t)cout;
         std::fill_n(p->weight.begin() + 2 * (int64_t)offset, offset, 0.0f);
-        const std::vector<char> zeros = layer_run_any<K>(&l);
+        const std::vector<char> zeros = layer_run<K>(&l);
         std::fill_n(p->weight.begin() + 2 * (int64_t)offset, offset, beyond);
         weights_trouble = {};
-        const std::vector<char> out = layer_run_any<K>(&l);
+        const std::vector<char> out = layer_run<K>(&l);
         device_status host = {};
         CHECK_OK(conv_weights_check(&p->shape, p->weight.data(), &host));
         CHECK_EQUAL(memcmp(&host, &weights_trouble, sizeof host), 0);
@@ -404,16 +578,43 @@ void layer_weights_beyond(numeric type, conv_sizes size, int cin, int cout) {
 
 // Tests the test: one wrong weight, tap, source row or epilogue is found.
 template <typename K>
-void layer_planted_errors(numeric type, conv_sizes size, int cout) {
+void layers_planted_errors(numeric type, conv_sizes sizes, int cout) {
     random_state random = random_make(37);
     problem good = problem_make(&random, {4, 6, 0, cout, type}, 60, 80, 80);
     problem_fill_map(&random, &good, 40);
     check_planted_errors(good, [=](const problem *p) {
         layer l = {};
         l.joined.main = *p;
-        l.size = size;
-        return layer_run_any<K>(&l);
+        l.sizes = sizes;
+        return layer_run<K>(&l);
     });
+}
+
+// Packed weights of an input gradient from those of its layer are those from weights that the host
+// has transposed.
+template <typename K>
+void layers_weights_of_gradients(numeric type) {
+    const int edges[] = {1, 3, 4, 8, 16, 17, 32, 40, 64, 72, 96, 130};
+    for (int seed = 0; seed < 12; ++seed) {
+        random_state random = random_make((uint64_t)seed);
+        const int cin = edges[random_int(&random, 0, 11)], cout = edges[random_int(&random, 0, 11)];
+        const conv_shape layer = shape_make(random_int(&random, 1, 9), cin, 0, cout, type);
+        const conv_shape s = conv_grad_shape(&layer, grad_source_both);
+        const grad_order order = seed % 2 ? grad_order_mirrored : grad_order_same;
+        std::vector<float> given((size_t)(layer.volume * cin * cout)), own(given.size());
+        reference_random_values(&random, type, 1, (int64_t)given.size(), given.data());
+        CHECK_OK(conv_grad_weights_host(&layer, grad_source_both, order, given.data(), own.data()));
+        const auto bytes = (int64_t)conv_packed_bytes(&s, K::kernel);
+        char *wanted = guarded_new<char>(bytes), *got = guarded_new<char>(bytes);
+        weights_pack<K>(&s, false, own.data(), wanted);
+        if (order == grad_order_same) {
+            weights_pack<K, conv_weights_of_layer>(&s, false, given.data(), got);
+        } else {
+            weights_pack<K, conv_weights_of_layer_mirrored>(&s, false, given.data(), got);
+        }
+        CHECK(memcmp(wanted, got, (size_t)bytes) == 0);
+        guarded_finish();
+    }
 }
 
 } // namespace problems

@@ -312,9 +312,9 @@ SPIRA_API reference_shortcut reference_shortcut_make(const spira::conv_shape *sh
             }
         }
         sum[pass].resize((size_t)total + 1);
-        CHECK_OK(spira::conv_sum_host<double>(shape, operand[0].data(), operand[1].data(),
-                                              operand[2].data(), nullptr, outputs,
-                                              sum[pass].data()));
+        const spira::conv_host_args args = {
+            *shape, operand[0].data(), operand[1].data(), operand[2].data(), nullptr, outputs};
+        CHECK_OK(spira::conv_sum_host(&args, sum[pass].data()));
     }
     s.terms = shape->cin + shape->cin2;
     for (int64_t i = 0; i < total; ++i) {
@@ -358,10 +358,11 @@ SPIRA_API reference_verdict reference_conv_check(const spira::conv_shape *shape,
         }
     }
     std::vector<double> sum((size_t)total + 1), magnitude((size_t)total + 1);
-    CHECK_OK(spira::conv_sum_host<double>(shape, operand[0].data(), operand[1].data(),
-                                          operand[2].data(), map, outputs, sum.data()));
-    CHECK_OK(spira::conv_sum_host<double>(shape, absolute[0].data(), absolute[1].data(),
-                                          absolute[2].data(), map, outputs, magnitude.data()));
+    spira::conv_host_args args = {
+        *shape, operand[0].data(), operand[1].data(), operand[2].data(), map, outputs};
+    CHECK_OK(spira::conv_sum_host(&args, sum.data()));
+    args = {*shape, absolute[0].data(), absolute[1].data(), absolute[2].data(), map, outputs};
+    CHECK_OK(spira::conv_sum_host(&args, magnitude.data()));
     reference_verdict worst = {-1, 0, 0, 0, 0};
     for (int64_t o = 0; o < outputs; ++o) {
         double c = 2.0 * (double)(reference_terms(shape, map, o) + more + 4);

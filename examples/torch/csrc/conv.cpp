@@ -173,9 +173,13 @@ static Tensor conv_cpu(const layer &l, const Tensor &in, const Tensor &weight, c
     Tensor out = at::zeros({rows, l.shape.cout}, x.options());
     spira::conv_epilogue epilogue = spira::conv_epilogue();
     epilogue.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
-    require(spira::conv_host(&l.shape, x.data_ptr<float>(), nullptr, w.data_ptr<float>(),
-                             table_of(map, "map", rows, l.kernel.volume, l.identity),
-                             count_host(count, rows), &epilogue, out.data_ptr<float>()));
+    const spira::conv_host_args args = {l.shape,
+                                        x.data_ptr<float>(),
+                                        nullptr,
+                                        w.data_ptr<float>(),
+                                        table_of(map, "map", rows, l.kernel.volume, l.identity),
+                                        count_host(count, rows)};
+    require(spira::conv_host(&args, &epilogue, out.data_ptr<float>()));
     return out.to(in.scalar_type());
 }
 

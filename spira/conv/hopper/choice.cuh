@@ -29,11 +29,11 @@ SPIRA_API int hopper_columns_choose(int cout) {
 
 // Bytes of a row of a stage.
 SPIRA_API int hopper_stage_row(const conv_shape *s) {
-    return (int)max_of(hopper_part_bytes(s), hopper_part_whole);
+    return (int)max_of(hopper_chunk_bytes(s), hopper_chunk_whole);
 }
 
 // Whether a layer can be cut so. conv_sizes: `slices` is columns / 32; `split` is 1, or 2 for 64,
-// 128 and 256 columns; `tiles` is 1, or 2 for 64 columns with a split of 1. Long parts are for
+// 128 and 256 columns; `tiles` is 1, or 2 for 64 columns with a split of 1. Long chunks are for
 // thread blocks that have all of 65 to 96 output channels. A layer that does not take the plain
 // epilogue (hopper_is_plain) runs with a split of 1 in any case.
 SPIRA_API bool hopper_sizes_fit(const conv_shape *s, const device_info *d, const conv_sizes *size) {
@@ -45,29 +45,13 @@ SPIRA_API bool hopper_sizes_fit(const conv_shape *s, const device_info *d, const
            (size->tiles == 1 || (size->tiles == 2 && columns == 64 && size->split == 1)) &&
            (size->split == 1 || (size->split == 2 && columns % 64 == 0)) &&
            (columns <= hopper_columns_choose(s->cout) || s->cout > 128) &&
-           (row == hopper_part_whole || columns == hopper_long_columns) &&
+           (row == hopper_chunk_whole || columns == hopper_long_columns) &&
            hopper_stages(columns, row, size, d->shared_max) >= hopper_teams;
-}
-
-// All ways to cut a layer. Returns their number. sizes: [conv_sizes_most]
-SPIRA_API int hopper_sizes_list(const conv_shape *s, const device_info *d, conv_sizes *sizes) {
-    int count = 0;
-    for (int slices = 1; slices <= hopper_columns_most / 32; ++slices) {
-        for (int split = 1; split <= 2; ++split) {
-            for (int tiles = 1; tiles <= 2; ++tiles) {
-                conv_sizes c = {tiles, slices, split, 1};
-                if (hopper_sizes_fit(s, d, &c)) {
-                    sizes[count++] = c;
-                }
-            }
-        }
-    }
-    return count;
 }
 
 // Stages of a tile that has all offsets.
 SPIRA_API int64_t hopper_stages_of_tile(const conv_shape *s) {
-    return ceil_div((int64_t)s->volume * hopper_parts(s), hopper_slots(hopper_part_bytes(s)));
+    return ceil_div((int64_t)s->volume * hopper_chunks(s), hopper_slots(hopper_chunk_bytes(s)));
 }
 
 // The choice without measurements.

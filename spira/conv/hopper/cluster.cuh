@@ -16,11 +16,12 @@ namespace spira {
 // rounds, since the memory that receives is small. tile: the tiles that the thread block has
 // finished.
 template <int columns>
-SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &shared, int rank,
-                                  int tile, int group, const float (&sum)[columns / 2],
+SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &shared, int tile,
+                                  int group, const float (&sum)[columns / 2],
                                   float (&half)[columns / 4]) {
     enum { floats = columns / 4, most = hopper_exchange_floats(columns) };
     enum { rounds = (floats + most - 1) / most };
+    const int rank = hopper_cluster_rank();
     const uint32_t other = (uint32_t)rank ^ 1, received = shared_address(&shared.received[group]);
     const uint32_t consumed = shared_address(&shared.consumed[group]);
     const uint32_t own =
@@ -63,19 +64,6 @@ SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &
             cluster_arrive(cluster_address(consumed, other));
         }
     }
-}
-
-// Finishes the own half of the columns. Such a layer takes the plain path (hopper_run_as).
-template <typename T>
-SPIRA_DEVICE void hopper_finish_half(const conv_params &p, const hopper_shared &shared, int channel,
-                                     const int (&row)[2], uint2 (&residual)[T::batch][2], int tile,
-                                     int group, const hopper_ring &ring,
-                                     const float (&sum)[T::columns / 2]) {
-    const int first = hopper_cluster_rank() * T::finished;
-    float half[T::finished / 2];
-    hopper_exchange<T::columns>(ring, shared, hopper_cluster_rank(), tile, group, sum, half);
-    hopper_add_sums<T::finished>(p, channel + first, row, half);
-    hopper_finish_plain<T>(p, shared, first, channel + first, row, residual, half);
 }
 
 } // namespace spira

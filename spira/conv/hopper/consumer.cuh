@@ -10,18 +10,25 @@
 
 namespace spira {
 
-// Multiplies a stage for the row groups of a warpgroup, the first of which is `group`. steps: bits
+// What a consumer warpgroup is: the number of its set, its first row group of a tile, and where the
+// zeros are.
+struct hopper_place {
+    int set, group;
+    uint32_t zeros;
+};
+
+// Multiplies a stage for the row groups of a warpgroup. steps: bits
 // of the stage's header. Steps of an offset that a row group does not have read zeros: with a
 // branch the compiler would wait for each step.
-template <typename T, int part>
-SPIRA_DEVICE void hopper_multiply(uint32_t stage, int group, uint32_t zeros, uint32_t steps,
+template <typename T, int chunk>
+SPIRA_DEVICE void hopper_multiply(uint32_t stage, const hopper_place &own, uint32_t steps,
                                   float (&sum)[T::row_groups][T::columns / 2]) {
     typedef typename T::element E;
     enum { columns = T::columns, row_groups = T::row_groups };
-    enum { log = hopper_region_log(part, 0), slots = hopper_slots(part) };
+    enum { log = hopper_region_log(chunk, 0), slots = hopper_slots(chunk) };
     enum { each = (int)hopper_steps / slots }; // steps of an offset
-    const uint32_t z = wgmma_address(zeros);
-    const uint32_t first = wgmma_address(stage + group * hopper_row_group_bytes);
+    const uint32_t z = wgmma_address(own.zeros);
+    const uint32_t first = wgmma_address(stage + own.group * hopper_row_group_bytes);
     const uint32_t weights = wgmma_address(stage + hopper_row_groups * hopper_row_group_bytes);
     uint32_t a[slots][row_groups], b[slots][row_groups];
 #pragma unroll
@@ -44,18 +51,18 @@ SPIRA_DEVICE void hopper_multiply(uint32_t stage, int group, uint32_t zeros, uin
             wgmma_step<E, columns>(sum[g], a[slot][g] + at, b[slot][g] + at, wgmma_form(log));
         }
     }
-    if constexpr (part > hopper_part_whole) {
-        enum { bytes = part - hopper_part_whole, rows = wgmma_rows * bytes };
-        const uint32_t region = stage + hopper_stage_bytes(columns, hopper_part_whole);
+    if constexpr (chunk > hopper_chunk_whole) {
+        enum { bytes = chunk - hopper_chunk_whole, rows = wgmma_rows * bytes };
+        const uint32_t region = stage + hopper_stage_bytes(columns, hopper_chunk_whole);
         const uint32_t last_b = wgmma_address(region + (int)hopper_row_groups * rows);
 #pragma unroll
         for (uint32_t at = 0; at < bytes; at += wgmma_step_bytes) {
 #pragma unroll
             for (int g = 0; g < row_groups; ++g) {
-                uint32_t last_a = wgmma_address(region + (group + g) * rows);
+                uint32_t last_a = wgmma_address(region + (own.group + g) * rows);
                 last_a = row_groups == 1 || (steps >> (g * hopper_steps) & 1) ? last_a : z;
                 wgmma_step<E, columns>(sum[g], last_a + (at >> 4), last_b + (at >> 4),
-                                       wgmma_form(hopper_region_log(part, hopper_part_whole)));
+                                       wgmma_form(hopper_region_log(chunk, hopper_chunk_whole)));
             }
         }
     }
@@ -93,24 +100,24 @@ SPIRA_DEVICE uint32_t hopper_stage_wait(int group, int &before, hopper_ring &rin
 
 // Multiplies all stages up to one that is marked as the last. signal: the other set goes on behind
 // it.
-template <typename T, int part>
-SPIRA_DEVICE void hopper_accumulate_stages(int set, int group, uint32_t zeros, bool signal,
-                                           hopper_ring &ring,
+template <typename T, int chunk>
+SPIRA_DEVICE void hopper_accumulate_stages(const hopper_place &own, bool signal, hopper_ring &ring,
                                            float (&sum)[T::row_groups][T::columns / 2]) {
     int before = -1;
-    for (uint32_t header = hopper_stage_wait<T::row_groups>(group, before, ring); header;) {
-        hopper_multiply<T, part>(hopper_stage(ring), group, zeros, header, sum);
+    for (uint32_t header = hopper_stage_wait<T::row_groups>(own.group, before, ring); header;) {
+        hopper_multiply<T, chunk>(hopper_stage(ring), own, header, sum);
         wgmma_wait<1>();
         if (before >= 0) {
             hopper_release(ring, before);
         }
         before = ring.at;
         hopper_ring_next(ring);
-        header =
-            header & hopper_header_last ? 0 : hopper_stage_wait<T::row_groups>(group, before, ring);
+        header = header & hopper_header_last
+                     ? 0
+                     : hopper_stage_wait<T::row_groups>(own.group, before, ring);
     }
     if (T::sets > 1 && signal) {
-        hopper_pingpong_signal(set, group, ring);
+        hopper_pingpong_signal(own.set, own.group, ring);
     }
     wgmma_wait<0>();
 #pragma unroll
@@ -139,37 +146,23 @@ SPIRA_DEVICE void hopper_rescale(const hopper_shared &shared, float (&sum)[colum
 
 // Multiplies all stages of a tile, the shortcut's last. Both loops are written out: in a loop over
 // the two the compiler would keep the accumulators in local memory.
-template <typename T, int part>
-SPIRA_DEVICE void hopper_accumulate(const hopper_shared &shared, int set, int group, uint32_t zeros,
+template <typename T, int chunk>
+SPIRA_DEVICE void hopper_accumulate(const hopper_shared &shared, const hopper_place &own,
                                     hopper_ring &ring,
                                     float (&sum)[T::row_groups][T::columns / 2]) {
 #pragma unroll
     for (int i = 0; i < T::row_groups * T::columns / 2; ++i) {
         sum[i / (T::columns / 2)][i % (T::columns / 2)] = 0.0f;
     }
-    hopper_accumulate_stages<T, part>(set, group, zeros, !T::shortcut, ring, sum);
+    hopper_accumulate_stages<T, chunk>(own, !T::shortcut, ring, sum);
     if constexpr (T::shortcut) {
 #pragma unroll
         for (int i = 0; i < T::row_groups; ++i) {
             hopper_rescale<T::columns>(shared, sum[i]);
             wgmma_settle(sum[i]);
         }
-        hopper_accumulate_stages<T, hopper_part_whole>(set, group, zeros, true, ring, sum);
+        hopper_accumulate_stages<T, hopper_chunk_whole>(own, true, ring, sum);
     }
-}
-
-// The same, of half parts where the layer has them.
-template <typename T>
-SPIRA_DEVICE void hopper_accumulate_any(const conv_params &p, const hopper_shared &shared, int set,
-                                        int group, uint32_t zeros, hopper_ring &ring,
-                                        float (&sum)[T::row_groups][T::columns / 2]) {
-    if constexpr (T::halves) {
-        if (p.part == hopper_part_half) {
-            hopper_accumulate<T, hopper_part_half>(shared, set, group, zeros, ring, sum);
-            return;
-        }
-    }
-    hopper_accumulate<T, T::row>(shared, set, group, zeros, ring, sum);
 }
 
 } // namespace spira

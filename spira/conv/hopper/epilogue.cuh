@@ -75,7 +75,7 @@ SPIRA_DEVICE void hopper_add_sums(const conv_params &p, int channel, const int (
 // Whether the plain path applies: not for unaligned outputs, an activation that is more than a
 // bound, or a residual besides a shortcut.
 SPIRA_BOTH bool hopper_is_plain(const conv_params &p) {
-    return p.wide_out && activation_is_bound(p.epilogue.act) && !(p.residual && p.shortcut.parts);
+    return p.wide_out && activation_is_bound(p.epilogue.act) && !(p.residual && p.shortcut.chunks);
 }
 
 // Two neighbouring channels.
@@ -123,13 +123,15 @@ SPIRA_DEVICE int64_t hopper_byte_of(const conv_params &p, int row, int channel) 
     return ((int64_t)row * p.cout + channel) * (int)sizeof(E);
 }
 
-// Loads the residual of two rows of a lane, for the pairs of channel groups from `first` on that
-// are in begin .. end - 1. channel: the lane's first.
-template <typename E, int batch>
+// Loads the residual of two rows of a lane, for the pairs of channel groups from `first` on: those
+// that are loaded ahead of the products (T::prefetch), or the others. channel: the lane's first.
+template <typename T, bool ahead>
 SPIRA_DEVICE void hopper_residual_load(const conv_params &p, int channel, const int (&row)[2],
-                                       int first, int begin, int end, uint2 (&residual)[batch][2]) {
+                                       int first, uint2 (&residual)[T::batch][2]) {
+    typedef typename T::element E;
+    enum { begin = ahead ? 0 : T::prefetch, end = ahead ? T::prefetch : T::finished / 16 };
 #pragma unroll
-    for (int i = 0; i < 2 * batch; ++i) {
+    for (int i = 0; i < 2 * T::batch; ++i) {
         const int j = first + i / 2, h = i % 2;
         if (j >= begin && j < end) {
             residual[i / 2][h] = make_uint2(0, 0);
@@ -144,12 +146,11 @@ SPIRA_DEVICE void hopper_residual_load(const conv_params &p, int channel, const 
 // Finishes two rows of a lane. The residual may be the array of the outputs: of each batch it is
 // loaded before the batch's outputs are stored.
 //
-// from      the first channel's number in the slice; channel: in the layer
+// scale     of the first channel, then of the others (hopper_shared.scale); channel: the first
 // residual  with `adds`: the first T::prefetch pairs of channel groups are loaded already
 template <typename T, bool adds>
-SPIRA_DEVICE void hopper_finish_rows(const conv_params &p, const hopper_shared &shared, int from,
-                                     int channel, const int (&row)[2],
-                                     uint2 (&residual)[T::batch][2],
+SPIRA_DEVICE void hopper_finish_rows(const conv_params &p, const float *scale, int channel,
+                                     const int (&row)[2], uint2 (&residual)[T::batch][2],
                                      const float (&sum)[T::finished / 2]) {
     typedef typename T::element E;
     enum { pairs = T::finished / 16 }; // of channel groups
@@ -163,17 +164,17 @@ SPIRA_DEVICE void hopper_finish_rows(const conv_params &p, const hopper_shared &
 #pragma unroll
     for (int first = 0; first < pairs; first += T::batch) {
         if (adds) {
-            hopper_residual_load<E>(p, channel + own, row, first, T::prefetch, pairs, residual);
+            hopper_residual_load<T, false>(p, channel + own, row, first, residual);
         }
 #pragma unroll
         for (int i = 0; i < T::batch && first + i < pairs; ++i) {
             const int j = first + i;
-            float2 scale[2], shift[2];
+            float2 by[2], shift[2];
 #pragma unroll
             for (int b = 0; b < 2; ++b) {
-                scale[b] = *(const float2 *)(shared.scale + from + 16 * j + 8 * b + 2 * t);
-                shift[b] = *(const float2 *)(shared.scale + hopper_columns_most + from + 16 * j +
-                                             8 * b + 2 * t);
+                const float *const at = scale + 16 * j + 8 * b + 2 * t;
+                by[b] = *(const float2 *)at;
+                shift[b] = *(const float2 *)(at + hopper_columns_most);
             }
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
@@ -182,8 +183,8 @@ SPIRA_DEVICE void hopper_finish_rows(const conv_params &p, const hopper_shared &
                 if (adds) {
                     hopper_split(t & 1, residual[i][h], low, high);
                 }
-                low = hopper_finish_pair<E, adds>(v[0], v[1], scale[0], shift[0], low, bound);
-                high = hopper_finish_pair<E, adds>(v[4], v[5], scale[1], shift[1], high, bound);
+                low = hopper_finish_pair<E, adds>(v[0], v[1], by[0], shift[0], low, bound);
+                high = hopper_finish_pair<E, adds>(v[4], v[5], by[1], shift[1], high, bound);
                 uint2 all = hopper_join(t & 1, low, high);
                 if (row[h] >= 0 && channel + own + 16 * j < p.cout) {
                     *(uint2 *)((char *)p.out + at[h] + 32 * j) = all;
@@ -195,23 +196,22 @@ SPIRA_DEVICE void hopper_finish_rows(const conv_params &p, const hopper_shared &
 
 // With the layer's residual, if it has one. With a shortcut the plain path has none.
 template <typename T>
-SPIRA_DEVICE void hopper_finish_plain(const conv_params &p, const hopper_shared &shared, int from,
-                                      int channel, const int (&row)[2],
-                                      uint2 (&residual)[T::batch][2],
+SPIRA_DEVICE void hopper_finish_plain(const conv_params &p, const float *scale, int channel,
+                                      const int (&row)[2], uint2 (&residual)[T::batch][2],
                                       const float (&sum)[T::finished / 2]) {
     if (!T::shortcut && p.residual) {
-        hopper_finish_rows<T, true>(p, shared, from, channel, row, residual, sum);
+        hopper_finish_rows<T, true>(p, scale, channel, row, residual, sum);
     } else {
-        hopper_finish_rows<T, false>(p, shared, from, channel, row, residual, sum);
+        hopper_finish_rows<T, false>(p, scale, channel, row, residual, sum);
     }
 }
 
 // ---- general path -------------------------------------------------------------------------------
 
-// Finishes two neighbouring channels of an output. from: the first one's number in the slice.
+// Finishes two neighbouring channels of an output. scale: of the first one.
 template <typename E>
-SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const hopper_shared &shared, int from,
-                                    int channel, int row, float x, float y) {
+SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const float *scale, int channel, int row,
+                                    float x, float y) {
     hopper_pair<E> v, extra = {};
     const float sum[2] = {x, y}, bound = conv_bound(p.epilogue);
     const int64_t at = hopper_byte_of<E>(p, row, channel);
@@ -226,8 +226,7 @@ SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const hopper_shared &s
         if (p.residual && alone) {
             extra.element[i] = ((const E *)residual)[i];
         }
-        float f =
-            fmaf(sum[i], shared.scale[from + i], shared.scale[hopper_columns_most + from + i]);
+        float f = fmaf(sum[i], scale[i], scale[hopper_columns_most + i]);
         f += p.residual ? element_to_float(extra.element[i]) : 0.0f;
         v.element[i] = element_from_float<E>(conv_activate(p.epilogue, bound, f));
         if (alone) {
@@ -239,34 +238,37 @@ SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const hopper_shared &s
     }
 }
 
-// Finishes the row groups of a warpgroup in one loop, in which the accumulators move down through
-// their registers, four at a time. It is small since every kernel's code has to be fetched, also by
-// layers that do not run it.
-template <typename T>
-SPIRA_DEVICE void hopper_finish_general(const conv_params &p, const hopper_shared &shared,
-                                        int channel, int (&row)[T::row_groups][2],
-                                        float (&sum)[T::row_groups][T::columns / 2]) {
-    typedef typename T::element E;
-    enum { columns = T::columns, groups = T::row_groups };
-    enum { each = columns / 2, all = groups * each };
-#pragma unroll 1
-    for (int at = 0; at < groups * columns; at += 8) {
-        if (groups > 1 && at == columns) {
-            row[0][0] = row[groups - 1][0];
-            row[0][1] = row[groups - 1][1];
+// Finishes the `count` accumulators of a lane at `sum`, from column `at` of all row groups on: in a
+// loop in which the accumulators move down through their registers. Of many, the second half moves
+// to the registers of the first, so that the moves are not quadratic in the columns. The code is
+// small since every kernel's code has to be fetched, also by layers that do not run it.
+template <typename T, int count>
+SPIRA_DEVICE void hopper_finish_some(const conv_params &p, const float *scale, int channel,
+                                     int (&row)[T::row_groups][2], float *sum, int &at) {
+    if constexpr (count == 4) {
+        if (T::row_groups > 1 && at == T::columns) {
+            row[0][0] = row[T::row_groups - 1][0];
+            row[0][1] = row[T::row_groups - 1][1];
         }
-        const int from = at % columns + warp_lane() % 4 * 2;
+        const int from = at % T::columns + warp_lane() % 4 * 2;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             if (row[0][h] >= 0 && channel + from < p.cout) {
-                hopper_finish_two<E>(p, shared, from, channel + from, row[0][h], sum[0][2 * h],
-                                     sum[0][2 * h + 1]);
+                hopper_finish_two<typename T::element>(p, scale + from, channel + from, row[0][h],
+                                                       sum[2 * h], sum[2 * h + 1]);
             }
         }
+        at += 8;
+    } else {
+        enum { all = T::row_groups * T::columns / 2, part = count > 48 ? count / 2 : 4 };
+#pragma unroll 1
+        do { // without a counter: registers
+            hopper_finish_some<T, part>(p, scale, channel, row, sum, at);
 #pragma unroll
-        for (int i = 0; i + 4 < all; ++i) {
-            sum[i / each][i % each] = sum[(i + 4) / each][(i + 4) % each];
-        }
+            for (int e = 0; e + part < count; ++e) {
+                sum[e] = sum[e + part];
+            }
+        } while (count == all ? at < 2 * count : at % (2 * count) != 0);
     }
 }
 
@@ -295,12 +297,14 @@ SPIRA_DEVICE void hopper_finish(const conv_params &p, const hopper_shared &share
         hopper_add_sums<T::columns>(p, channel, row[i], sum[i]);
     }
     if (!hopper_is_plain(p)) {
-        hopper_finish_general<T>(p, shared, channel, row, sum);
+        int at = 0;
+        hopper_finish_some<T, T::row_groups * T::columns / 2>(p, shared.scale, channel, row,
+                                                              &sum[0][0], at);
         return;
     }
 #pragma unroll
     for (int i = 0; i < T::row_groups; ++i) {
-        hopper_finish_plain<T>(p, shared, 0, channel, row[i], residual[i], sum[i]);
+        hopper_finish_plain<T>(p, shared.scale, channel, row[i], residual[i], sum[i]);
     }
 }
 

@@ -9,7 +9,7 @@
 
 namespace spira {
 
-// A lane's piece of a part.
+// A lane's piece of a chunk.
 struct hopper_piece {
     const char *base; // of row 0
     uint32_t pitch;   // bytes to the next row

@@ -42,25 +42,23 @@ SPIRA_DEVICE void hopper_prepare(const conv_params &p, const hopper_ring &ring,
 template <typename T>
 SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shared,
                                  hopper_ring ring) {
-    typedef typename T::element E;
     const conv_work work = hopper_work_of<T::columns>(p);
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / hopper_warpgroup, 0);
-    const int first = warpgroup % T::set_warpgroups; // row group of the tile
-    const int set = warpgroup / T::set_warpgroups;
+    const hopper_place own = {warpgroup / T::set_warpgroups, warpgroup % T::set_warpgroups,
+                              ring.memory + (uint32_t)ring.stages * ring.bytes};
     const bool pingpong = T::sets > 1;
-    const uint32_t zeros = ring.memory + (uint32_t)ring.stages * ring.bytes;
     float sum[T::row_groups][T::columns / 2];
     uint32_t phase = 0; // of the ping-pong
     if (p.programmatic) {
         pdl_wait(); // before the first output
     }
-    int next = hopper_tile(p, work, set);
-    for (int tile = set; tile < work.tiles; tile += T::sets) {
+    int next = hopper_tile(p, work, own.set);
+    for (int tile = own.set; tile < work.tiles; tile += T::sets) {
         // Sets read the number late: the other set multiplies meanwhile, and registers are scarce.
         int number = pingpong ? hopper_tile(p, work, tile) : next;
         int output[T::row_groups][2];
         next = pingpong ? 0 : hopper_tile(p, work, tile + 1);
-        hopper_outputs_load<T::row_groups>(p, work.outputs, number * hopper_row_groups + first,
+        hopper_outputs_load<T::row_groups>(p, work.outputs, number * hopper_row_groups + own.group,
                                            output);
         uint2 residual[T::row_groups][T::batch][2];
         if (T::prefetch > 0 && p.residual && hopper_is_plain(p)) {
@@ -68,19 +66,28 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
             const int channel = work.channel + half + hopper_joined_channel();
 #pragma unroll
             for (int i = 0; i < T::row_groups; ++i) {
-                hopper_residual_load<E>(p, channel, output[i], 0, 0, T::prefetch, residual[i]);
+                hopper_residual_load<T, true>(p, channel, output[i], 0, residual[i]);
             }
         }
         if (pingpong && tile > 0) {
-            hopper_pingpong_wait(set, first, phase, ring);
+            hopper_pingpong_wait(own.set, own.group, phase, ring);
             phase ^= 1;
         }
-        hopper_accumulate_any<T>(p, shared, set, first, zeros, ring, sum);
+        if (T::halves && p.chunk_bytes == hopper_chunk_half) {
+            hopper_accumulate<T, T::half>(shared, own, ring, sum);
+        } else {
+            hopper_accumulate<T, T::row>(shared, own, ring, sum);
+        }
         if constexpr (T::split == 1) {
             hopper_finish<T>(p, shared, work.channel, output, residual, sum);
         } else {
-            hopper_finish_half<T>(p, shared, work.channel, output[0], residual[0], tile, first,
-                                  ring, sum[0]);
+            // Such a layer takes the plain path (hopper_run). The own half of the columns:
+            const int first = hopper_cluster_rank() * T::finished;
+            float half[T::finished / 2];
+            hopper_exchange<T::columns>(ring, shared, tile, own.group, sum[0], half);
+            hopper_add_sums<T::finished>(p, work.channel + first, output[0], half);
+            hopper_finish_plain<T>(p, shared.scale + first, work.channel + first, output[0],
+                                   residual[0], half);
         }
     }
 }
@@ -89,7 +96,7 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
 
 template <typename T>
 SPIRA_DEVICE void hopper_barriers_init(const conv_params &p, hopper_shared &shared) {
-    if ((int)threadIdx.x < p.size.depth) {
+    if ((int)threadIdx.x < p.sizes.depth) {
         // Consumer warps of a tile; producer lanes of a team, and the header.
         mbarrier_init(&shared.empty[threadIdx.x], T::set_warpgroups * 4);
         mbarrier_init(&shared.full[threadIdx.x], T::team_warps * 32 + 1);
@@ -105,7 +112,7 @@ SPIRA_DEVICE void hopper_barriers_init(const conv_params &p, hopper_shared &shar
 }
 
 SPIRA_DEVICE void hopper_barriers_inval(const conv_params &p, hopper_shared &shared) {
-    if ((int)threadIdx.x < p.size.depth) {
+    if ((int)threadIdx.x < p.sizes.depth) {
         mbarrier_inval(&shared.empty[threadIdx.x]);
         mbarrier_inval(&shared.full[threadIdx.x]);
     }
@@ -143,7 +150,11 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         if constexpr (T::registers_move) {
             setmaxnreg_dec<hopper_registers_producer(T::columns)>();
         }
-        hopper_produce_any<T>(p, ring);
+        if (T::halves && p.chunk_bytes == hopper_chunk_half) {
+            hopper_produce<T, T::half>(p, ring);
+        } else {
+            hopper_produce<T, T::row>(p, ring);
+        }
         if (T::split > 1) {
             cluster_sync_end();
         }

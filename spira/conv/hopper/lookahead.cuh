@@ -1,7 +1,7 @@
 // spira/conv/hopper/lookahead.cuh: what each stage will hold: producers find it one stage ahead.
 //
-// A tile has a stage for each part of each offset that one of its row groups has (for each two
-// offsets, where a stage holds half parts), then, with a shortcut, a stage for each part of the
+// A tile has a stage for each chunk of each offset that one of its row groups has (for each two
+// offsets, where a stage holds half chunks), then, with a shortcut, a stage for each chunk of the
 // shortcut. With a cluster of two, each thread block takes every other stage. A team of producer
 // warps fills every fourth stage of the thread block: it finds its next stage and loads the source
 // rows' numbers while the copies of the current one are under way.
@@ -24,12 +24,12 @@ struct hopper_cursor {
     uint32_t mask_next[hopper_row_groups]; // of the next tile
 };
 
-// What fills a stage: a part of one offset, or the offsets that share it.
+// What fills a stage: a chunk of one offset, or the offsets that share it.
 template <int slots, int row_groups>
 struct hopper_job {
     int32_t source[slots][row_groups][2]; // a lane's source rows, of the warp's row groups
     uint32_t entry[slots];                // offset | row groups that have it << 16; 0: none
-    int part;                             // number of the part; -1: no job yet
+    int chunk;                            // number of the chunk; -1: no job yet
     bool last, stop;                      // sets hopper_header_last; there are no more stages
 };
 
@@ -57,11 +57,11 @@ SPIRA_DEVICE void hopper_tile_next(const conv_params &p, const conv_work &work, 
     c.before = sum - own;
     c.offsets = __shfl_sync(~0u, sum, order_words(p.volume) - 1);
     int stages = slots > 1 ? (c.offsets + slots - 1) / slots : c.offsets * p.chunks;
-    const int log = p.size.split - 1;
+    const int log = p.sizes.split - 1;
     c.stages = max((stages - hopper_cluster_rank() + log) >> log, 1);
     if (shortcut) {
         c.before_shortcut = c.stages;
-        c.stages += max((p.shortcut.parts - hopper_cluster_rank() + log) >> log, 1);
+        c.stages += max((p.shortcut.chunks - hopper_cluster_rank() + log) >> log, 1);
     }
 }
 
@@ -104,15 +104,15 @@ SPIRA_DEVICE void hopper_sources_load(const conv_params &p, const conv_work &wor
     }
 }
 
-// The warp's next part of the shortcut. Its source rows are the output rows of the tile.
+// The warp's next chunk of the shortcut. Its source rows are the output rows of the tile.
 template <int row_groups>
 SPIRA_DEVICE void hopper_job_shortcut(const conv_params &p, const conv_work &work, int first_group,
                                       const hopper_cursor &c, hopper_job<1, row_groups> &job) {
     const int lane = threadIdx.x % 32;
     job.last = c.at == c.stages - 1;
-    job.part = ((c.at - c.before_shortcut) << (p.size.split - 1)) + hopper_cluster_rank();
+    job.chunk = ((c.at - c.before_shortcut) << (p.sizes.split - 1)) + hopper_cluster_rank();
     job.entry[0] = 0;
-    if (job.part >= p.shortcut.parts) {
+    if (job.chunk >= p.shortcut.chunks) {
         return; // the other thread block of the cluster has the last one
     }
     job.entry[0] = hopper_entry_shortcut;
@@ -145,14 +145,14 @@ SPIRA_DEVICE void hopper_job_next(const conv_params &p, const conv_work &work, i
             return;
         }
     }
-    const int stage = (c.at << (p.size.split - 1)) + hopper_cluster_rank(); // of the whole tile
+    const int stage = (c.at << (p.sizes.split - 1)) + hopper_cluster_rank(); // of the whole tile
     int first = slots > 1 ? stage * slots : stage;
     if (slots == 1 && p.chunks > 1) {
         first = (int)((uint32_t)stage / (uint32_t)p.chunks);
     }
     job.stop = c.tile >= work.tiles;
     job.last = c.at == (shortcut ? c.before_shortcut : c.stages) - 1;
-    job.part = slots > 1 ? 0 : stage - first * p.chunks;
+    job.chunk = slots > 1 ? 0 : stage - first * p.chunks;
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
         job.entry[i] = 0;

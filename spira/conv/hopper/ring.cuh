@@ -25,7 +25,7 @@ SPIRA_DEVICE hopper_ring hopper_ring_of(const conv_params &p, int columns, int r
     r.shared = shared_address(&shared);
     r.memory = (shared_address(memory) + wgmma_align - 1) & ~(uint32_t)(wgmma_align - 1);
     r.bytes = (uint32_t)hopper_stage_bytes(columns, row);
-    r.stages = p.size.depth;
+    r.stages = p.sizes.depth;
     r.at = 0;
     r.phase = 0;
     // Keeps both in registers: the compiler would compute them again at each use.

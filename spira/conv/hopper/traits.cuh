@@ -5,7 +5,7 @@
 //   columns   output channels of a thread block: 32, 64, 96, 128, 256
 //   split     thread blocks that share the offsets of a tile, as a cluster: 1, 2
 //   tiles     tiles that a thread block of 64 columns has under way: 1, 2
-//   row       bytes of a row of a stage: 128, or 192 for long parts (weights.cuh)
+//   row       bytes of a row of a stage: 128, or 192 for long chunks (weights.cuh)
 //   shortcut  the variant adds a fused 1x1x1 shortcut
 // The functions serve the host, which chooses a variant at run time; the kernel takes
 // hopper_traits, which has their values for one variant.
@@ -122,7 +122,7 @@ SPIRA_BOTH constexpr int hopper_stage_bytes(int columns, int row) {
     return ((int)hopper_row_groups * wgmma_rows + columns) * row;
 }
 
-// Whether stages may hold half parts (hopper_part_bytes).
+// Whether stages may hold half chunks (hopper_chunk_bytes).
 SPIRA_BOTH constexpr bool hopper_halves(int columns) {
     return columns <= 64;
 }
@@ -201,6 +201,7 @@ struct hopper_traits {
     static constexpr bool registers_move = hopper_registers_move(columns, split, tiles);
     static constexpr bool early = hopper_producers_start_early(columns, split);
     static constexpr bool halves = hopper_halves(columns) && !shortcut;
+    static constexpr int half = halves ? (int)hopper_chunk_half : row;
 
     static constexpr int finished = columns / split; // columns that the thread block finishes
     static constexpr int batch = hopper_residual_batch(finished, split);

@@ -1,6 +1,6 @@
-// spira/conv/hopper/weights.cuh: how a row of features is cut into parts, and the packed weights.
+// spira/conv/hopper/weights.cuh: how a row of features is cut into chunks, and the packed weights.
 //
-// A part is the bytes of a row that one stage of the ring holds. The packed weights of a part lie
+// A chunk is the bytes of a row that one stage of the ring holds. The packed weights of a chunk lie
 // as the matrix instruction reads them from shared memory (base/wgmma.h), so that one bulk copy
 // brings them into a stage.
 #ifndef SPIRA_CONV_HOPPER_WEIGHTS_CUH
@@ -13,23 +13,24 @@
 
 namespace spira {
 
-// ---- parts of a row -----------------------------------------------------------------------------
+// ---- chunks of a row
+// -----------------------------------------------------------------------------
 
-// Bytes of a part. A stage of 128 bytes a row holds one whole part, or the half parts of two
-// offsets. A long part has two regions: 128 bytes of each row, and behind them the last 64.
-enum { hopper_part_half = 64, hopper_part_whole = wgmma_row_most, hopper_part_long = 192 };
+// Bytes of a chunk. A stage of 128 bytes a row holds one whole chunk, or the half chunks of two
+// offsets. A long chunk has two regions: 128 bytes of each row, and behind them the last 64.
+enum { hopper_chunk_half = 64, hopper_chunk_whole = wgmma_row_most, hopper_chunk_long = 192 };
 
-// The only number of columns that has kernels for long parts.
+// The only number of columns that has kernels for long chunks.
 enum { hopper_long_columns = 96 };
 
 // Offsets that share a stage.
-SPIRA_BOTH constexpr int hopper_slots(int part) {
-    return part < hopper_part_whole ? hopper_part_whole / part : 1;
+SPIRA_BOTH constexpr int hopper_slots(int chunk) {
+    return chunk < hopper_chunk_whole ? hopper_chunk_whole / chunk : 1;
 }
 
-// log2 of the bytes of a row in the region that holds a part's bytes from `begin` on.
-SPIRA_BOTH constexpr int hopper_region_log(int part, int begin) {
-    return part - begin < hopper_part_whole ? wgmma_row_log_most - 1 : wgmma_row_log_most;
+// log2 of the bytes of a row in the region that holds a chunk's bytes from `begin` on.
+SPIRA_BOTH constexpr int hopper_region_log(int chunk, int begin) {
+    return chunk - begin < hopper_chunk_whole ? wgmma_row_log_most - 1 : wgmma_row_log_most;
 }
 
 // Pieces of 16 bytes of one source's channels.
@@ -42,29 +43,29 @@ SPIRA_BOTH int hopper_row_bytes(const conv_shape *s) {
     return (hopper_pieces(s->cin) + hopper_pieces(s->cin2)) * conv_lane_bytes;
 }
 
-// Bytes of a part. Depends on the shape alone, since weights are packed for it. Chooses the part
-// that pads the row least; of two that pad it alike the whole part, which leaves room for more
+// Bytes of a chunk. Depends on the shape alone, since weights are packed for it. Chooses the chunk
+// that pads the row least; of two that pad it alike the whole chunk, which leaves room for more
 // stages.
-SPIRA_BOTH int hopper_part_bytes(const conv_shape *s) {
+SPIRA_BOTH int hopper_chunk_bytes(const conv_shape *s) {
     const int64_t bytes = hopper_row_bytes(s);
-    if (bytes <= hopper_part_half && s->cout <= 64) {
-        return hopper_part_half;
+    if (bytes <= hopper_chunk_half && s->cout <= 64) {
+        return hopper_chunk_half;
     }
     const bool room = round_up(s->cout, 32) == hopper_long_columns;
-    return room && round_up(bytes, hopper_part_long) < round_up(bytes, hopper_part_whole)
-               ? hopper_part_long
-               : hopper_part_whole;
+    return room && round_up(bytes, hopper_chunk_long) < round_up(bytes, hopper_chunk_whole)
+               ? hopper_chunk_long
+               : hopper_chunk_whole;
 }
 
 // Parts of a row.
-SPIRA_BOTH int hopper_parts(const conv_shape *s) {
-    return (int)ceil_div(hopper_row_bytes(s), hopper_part_bytes(s));
+SPIRA_BOTH int hopper_chunks(const conv_shape *s) {
+    return (int)ceil_div(hopper_row_bytes(s), hopper_chunk_bytes(s));
 }
 
-// Whether a layer can have a fused shortcut. Stages of half parts hold two offsets, and the
-// shortcut's whole parts do not fit there.
+// Whether a layer can have a fused shortcut. Stages of half chunks hold two offsets, and the
+// shortcut's whole chunks do not fit there.
 SPIRA_BOTH bool hopper_takes_shortcut(const conv_shape *s) {
-    return hopper_part_bytes(s) >= hopper_part_whole;
+    return hopper_chunk_bytes(s) >= hopper_chunk_whole;
 }
 
 // Whether a piece belongs to the second source. Then `piece` becomes its number in that source.
@@ -81,12 +82,12 @@ SPIRA_BOTH int hopper_couts(int cout) {
     return (int)round_up(cout, 16);
 }
 
-// Packed weights [volume, parts of a row, regions of a part, hopper_couts, bytes of a region's
+// Packed weights [volume, chunks of a row, regions of a chunk, hopper_couts, bytes of a region's
 // row], swizzled as in shared memory (wgmma_place). Returns the number of their pieces of 16 bytes.
-// Channels past the last are zero. part: bytes of a part; a shortcut always has whole parts.
-SPIRA_API int64_t hopper_weights(const conv_shape *s, int part) {
-    return (int64_t)s->volume * ceil_div(hopper_row_bytes(s), part) * hopper_couts(s->cout) *
-           (part / conv_lane_bytes);
+// Channels past the last are zero. chunk: bytes of a chunk; a shortcut always has whole chunks.
+SPIRA_API int64_t hopper_weights(const conv_shape *s, int chunk) {
+    return (int64_t)s->volume * ceil_div(hopper_row_bytes(s), chunk) * hopper_couts(s->cout) *
+           (chunk / conv_lane_bytes);
 }
 
 // One thread packs one piece.
@@ -94,18 +95,18 @@ template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
     hopper_pack_kernel(const __grid_constant__ conv_pack_params p) {
     const conv_shape &s = p.shape;
-    const int part = p.part;
+    const int chunk = p.chunk_bytes;
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const int couts = hopper_couts(s.cout), parts = (hopper_row_bytes(&s) + part - 1) / part;
-    const int pieces = part / conv_lane_bytes, size = couts * pieces; // of an image
-    // Offset and part. A division in 64 bits would take most of the time.
+    const int couts = hopper_couts(s.cout), chunks = (hopper_row_bytes(&s) + chunk - 1) / chunk;
+    const int pieces = chunk / conv_lane_bytes, size = couts * pieces; // of an image
+    // Offset and chunk. A division in 64 bits would take most of the time.
     const int image = (int)(p.total <= UINT32_MAX ? (uint32_t)i / (uint32_t)size : i / size);
     int at = (int)(i - (int64_t)image * size);
-    const int begin = at * conv_lane_bytes < couts * hopper_part_whole ? 0 : hopper_part_whole;
-    const int log = hopper_region_log(part, begin), lanes = (1 << log) / conv_lane_bytes;
+    const int begin = at * conv_lane_bytes < couts * hopper_chunk_whole ? 0 : hopper_chunk_whole;
+    const int log = hopper_region_log(chunk, begin), lanes = (1 << log) / conv_lane_bytes;
     at -= couts * begin / conv_lane_bytes;
     int out = at / lanes;
-    int piece = image % parts * pieces + begin / conv_lane_bytes + at % lanes;
+    int piece = image % chunks * pieces + begin / conv_lane_bytes + at % lanes;
     bool second = hopper_piece_second(s.cin, piece);
     conv_lane<E> to;
     pdl_wait_alone();
@@ -117,10 +118,10 @@ SPIRA_KERNEL void __launch_bounds__(256)
         const int channel = piece * 8 + e;
         const bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
         const int64_t from =
-            conv_weight_index<order>(&s, image / parts, (second ? s.cin : 0) + channel, out);
+            conv_weight_index<order>(&s, image / chunks, (second ? s.cin : 0) + channel, out);
         to.element[e] = conv_pack_weight<E>(p, from, inside);
     }
-    *(uint4 *)((E *)p.packed + ((int64_t)image * part + begin) * couts / 2 +
+    *(uint4 *)((E *)p.packed + ((int64_t)image * chunk + begin) * couts / 2 +
                wgmma_place((uint32_t)(at * conv_lane_bytes), log) / 2) = bytes_as<uint4>(to);
 }
 

@@ -245,7 +245,7 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
     // ---- find the warp's places
     int outputs = count_clamp(*p.count, p.capacity);
     asm volatile("" : "+r"(outputs)); // otherwise count is kept as well
-    const int split = p.size.split;   // 1, 2 or 4
+    const int split = p.sizes.split;  // 1, 2 or 4
     const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), share = warp & (split - 1);
     const int unit = ((int)blockIdx.x * narrow_warps + warp) >> (split >> 1), pair = unit / each;
     int first = outputs;

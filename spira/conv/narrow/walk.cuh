@@ -284,12 +284,12 @@ struct narrow_walk {
 };
 
 // Walks from offset `begin` on. share: which of the warps that share the places this one is; it
-// takes every p.size.split-th offset. The identity has no mask.
+// takes every p.sizes.split-th offset. The identity has no mask.
 SPIRA_DEVICE narrow_walk narrow_walk_of(const conv_params &p, int64_t group, int begin, int share) {
     const int lane = threadIdx.x % 32, words = order_words(p.volume), own = begin / 32 + lane;
     narrow_walk w = {0, 0, 0, begin, begin};
     if (p.order.row && own < words) {
-        uint32_t every = p.size.split == 1 ? ~0u : p.size.split == 2 ? 0x55555555u : 0x11111111u;
+        uint32_t every = p.sizes.split == 1 ? ~0u : p.sizes.split == 2 ? 0x55555555u : 0x11111111u;
         w.held = __ldg(p.order.mask + group * words + own) & every << share;
     }
     w.words = __ballot_sync(~0u, w.held != 0);

@@ -70,18 +70,6 @@ SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv
            portable_stages(columns, rows, 1, d->shared_max) >= portable_stages_least;
 }
 
-// All ways to cut a layer. Returns their number. sizes: [conv_sizes_most]
-SPIRA_API int portable_sizes_list(numeric type, const device_info *d, conv_sizes *sizes) {
-    int count = 0;
-    for (int i = 0; i < 16; ++i) {
-        const conv_sizes c = {1 + i / 2 % 2, 1 + i / 4, 1 + i % 2, 1};
-        if (portable_sizes_fit(type, d, &c)) {
-            sizes[count++] = c;
-        }
-    }
-    return count;
-}
-
 // The choice without measurements. Where there are few tiles, narrow slices make more of them.
 // Larger tiles read the weights half as often: where there are enough for all multiprocessors, or
 // where shared memory leaves room for one thread block only, which is then a larger one. Where all

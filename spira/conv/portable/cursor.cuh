@@ -62,7 +62,7 @@ SPIRA_DEVICE uint32_t portable_spread(uint32_t v, int lane) {
 // Teams that fill the ring. Those of a shallow one are two.
 template <typename T>
 SPIRA_DEVICE int portable_teams(const conv_params &p) {
-    return T::teams > 2 && p.size.depth >= portable_teams_stages(T::teams) ? T::teams : 2;
+    return T::teams > 2 && p.sizes.depth >= portable_teams_stages(T::teams) ? T::teams : 2;
 }
 
 // Where a warp looks ahead. pairs: of row groups of a tile.
@@ -132,7 +132,7 @@ SPIRA_DEVICE void portable_tile_next(const conv_params &p, const conv_work &work
     }
     c.words = __ballot_sync(~0u, c.all != 0);
     ++c.tile;
-    c.shortcut = p.shortcut.parts > 0 && c.tile < work.tiles;
+    c.shortcut = p.shortcut.chunks > 0 && c.tile < work.tiles;
     portable_tile_load<T>(p, work, c.tile + 1, c);
 }
 
@@ -173,7 +173,7 @@ SPIRA_DEVICE void portable_cursor_refill(const conv_params &p, const conv_work &
 
 // Stages of an entry.
 SPIRA_DEVICE int portable_entry_stages(const conv_params &p, bool of_shortcut) {
-    return of_shortcut ? p.shortcut.parts : p.chunks;
+    return of_shortcut ? p.shortcut.chunks : p.chunks;
 }
 
 SPIRA_DEVICE int portable_runs(int stages) {

@@ -209,13 +209,14 @@ SPIRA_DEVICE void portable_finish_unaligned(const conv_params &p, uint32_t vecto
     }
 }
 
-// Finishes a warp's outputs. from: its first channel in the slice; channel: in the layer.
+// Finishes a warp's outputs. channel: its first; scale: of this one, then of the others. Their
+// shifts are T::columns behind.
 template <typename T>
-SPIRA_DEVICE void portable_finish_any(const conv_params &p, const float *scale, int from,
-                                      int channel, int (&row)[T::fragments][2],
+SPIRA_DEVICE void portable_finish_any(const conv_params &p, const float *scale, int channel,
+                                      int (&row)[T::fragments][2],
                                       float (&sum)[T::fragments][T::bands][4]) {
     const int own = portable_g<T>() * 4;
-    const uint32_t vectors = shared_address(scale + from + own);
+    const uint32_t vectors = shared_address(scale + own);
     channel += own;
     if (p.sums) {
         portable_sums_add<T>(p, channel, row, sum);

@@ -87,6 +87,7 @@ struct portable_target {
     uint32_t header; // 0: another lane writes the warp's word
     int thread;      // of the team
     int copies;      // of the weights of a chunk, from the lane's first on
+    int outputs;     // conv_work.outputs
 };
 
 template <typename T>
@@ -101,7 +102,8 @@ SPIRA_DEVICE portable_target portable_target_of(const conv_params &p, const conv
     t.rows = portable_keep(t.rows);
     t.weights = portable_keep(t.weights);
     t.header = portable_keep(t.header);
-    t.copies = p.part / conv_lane_bytes - work.channel * 4 - t.thread;
+    t.copies = p.weight_bytes / conv_lane_bytes - work.channel * 4 - t.thread;
+    t.outputs = work.outputs;
     return t;
 }
 
@@ -124,13 +126,13 @@ SPIRA_DEVICE void portable_filling_begin(const conv_params &p, const conv_work &
     f.skip = (int)portable_uniform(entry.z);
     f.place = (int)entry.y + (int)lane * portable_lane_rows;
     f.weights = portable_weights(p.weights, work.channel, target.thread) +
-                conv_multiply_wide(f.what & portable_offset, (uint32_t)(p.chunks * p.part));
+                conv_multiply_wide(f.what & portable_offset, (uint32_t)(p.chunks * p.weight_bytes));
     f.stages = p.chunks;
     f.chunks1 = p.chunks1;
     f.first = portable_chunk_first(p.in, p.cin * (int)sizeof(E), p.wide_in);
     if (f.what & portable_of_shortcut) {
         const int bytes = p.shortcut.cin * (int)sizeof(E);
-        f.stages = p.shortcut.parts;
+        f.stages = p.shortcut.chunks;
         f.chunks1 = portable_chunks(bytes);
         f.first = portable_chunk_first(p.shortcut.in, bytes, p.shortcut.wide_in);
         f.weights = portable_weights(p.shortcut.weights, work.channel, target.thread);
@@ -235,12 +237,11 @@ SPIRA_DEVICE uint32_t portable_pieces(const portable_chunk &c) {
 }
 
 // Copies the warp's output rows of the tile.
-SPIRA_DEVICE void portable_fill_outputs(const conv_params &p, const conv_work &work, int place,
-                                        uint32_t to) {
+SPIRA_DEVICE void portable_fill_outputs(const conv_params &p, int outputs, int place, uint32_t to) {
     if (p.order.row) {
-        portable_rows_copy(to, p.order.row + place, work.outputs - place);
+        portable_rows_copy(to, p.order.row + place, outputs - place);
     } else {
-        portable_rows_count(to, place, work.outputs - place);
+        portable_rows_count(to, place, outputs - place);
     }
 }
 
@@ -265,19 +266,18 @@ SPIRA_DEVICE portable_chunk portable_chunk_of(const conv_params &p,
 template <int warp_fragments>
 SPIRA_DEVICE const char *
 portable_weights_of(const conv_params &p, const portable_filling<warp_fragments> &f, int number) {
-    return portable_here(portable_address(f.weights, (uint32_t)number, (uint32_t)p.part));
+    return portable_here(portable_address(f.weights, (uint32_t)number, (uint32_t)p.weight_bytes));
 }
 
 // Writes the header of a stage. pieces: of the chunk, portable_pieces. Each set of consumer warps
 // gets a stage that begins a shortcut, and one that ends the tile.
 template <typename T>
-SPIRA_DEVICE void portable_fill_header(const conv_params &p, const conv_work &work,
-                                       const portable_filling<T::warp_fragments> &f,
-                                       const portable_target &to, int number, uint32_t pieces,
-                                       uint32_t stage) {
+SPIRA_DEVICE void
+portable_fill_header(const conv_params &p, const portable_filling<T::warp_fragments> &f,
+                     const portable_target &to, int number, uint32_t pieces, uint32_t stage) {
     const bool last = number + 1 >= f.stages && f.what & portable_last;
     if (last) {
-        portable_fill_outputs(p, work, portable_here(f.place),
+        portable_fill_outputs(p, to.outputs, portable_here(f.place),
                               stage + T::outputs +
                                   (uint32_t)portable_here(to.thread) * (portable_lane_rows * 4));
     }
@@ -295,15 +295,14 @@ SPIRA_DEVICE void portable_fill_header(const conv_params &p, const conv_work &wo
     }
 }
 
-// Fills a stage with any chunk of the entry. stage: its address.
+// Fills a stage with the rows of any chunk of the entry, and its header. stage: its address.
 template <typename T>
-SPIRA_DEVICE void portable_fill(const conv_params &p, const conv_work &work,
-                                const portable_filling<T::warp_fragments> &f,
-                                const portable_target &to, int number, uint32_t stage) {
-    portable_fill_weights<T>(portable_weights_of(p, f, number), to, stage);
+SPIRA_DEVICE void portable_fill_any(const conv_params &p,
+                                    const portable_filling<T::warp_fragments> &f,
+                                    const portable_target &to, int number, uint32_t stage) {
     const portable_chunk chunk = portable_chunk_of<typename T::element>(p, f, number);
     portable_fill_rows<T>(f, chunk, stage + to.rows);
-    portable_fill_header<T>(p, work, f, to, number, T::exact ? portable_pieces(chunk) : 0, stage);
+    portable_fill_header<T>(p, f, to, number, T::exact ? portable_pieces(chunk) : 0, stage);
     if (!chunk.wide) {
         __syncwarp(); // as above
     }

@@ -15,7 +15,7 @@ SPIRA_DEVICE void portable_prepare(const conv_params &p, const conv_work &work,
     const int i = (int)threadIdx.x;
     static_assert(T::columns <= T::threads, "a thread for each channel");
     conv_scale_load<T::columns>(p, work.channel, T::columns, i, shared);
-    if (p.shortcut.parts) {
+    if (p.shortcut.chunks) {
         conv_shortcut_load<T::columns>(p, work.channel, T::columns, i, shared);
     }
 }
@@ -33,7 +33,7 @@ enum { portable_empty = portable_stages_most * sizeof(uint64_t) };
 template <typename T>
 SPIRA_DEVICE portable_ring portable_ring_of(const conv_params &p, uint32_t memory,
                                             const typename T::shared &shared) {
-    return {memory, shared_address(shared.full), (uint32_t)p.size.depth, 0};
+    return {memory, shared_address(shared.full), (uint32_t)p.sizes.depth, 0};
 }
 
 // The next stage: its address, its mbarrier, its parity.
@@ -71,48 +71,19 @@ SPIRA_DEVICE void portable_stage_fill(const portable_target &target, portable_ri
     portable_ring_step(ring, 1);
 }
 
-// Fills the stages of a run: chunks number .. end - 1 of the entry. Two whole chunks of aligned
-// rows, the usual case, share the addresses of their rows.
-template <typename T>
-SPIRA_DEVICE void portable_run_fill(const conv_params &p, const conv_work &work,
-                                    const portable_filling<T::warp_fragments> &f,
-                                    const portable_target &target, int number, int end,
-                                    portable_ring &ring) {
-    const portable_chunk chunk = portable_chunk_of<typename T::element>(p, f, number);
-    if (T::shares && chunk.wide && chunk.left >= (int)portable_run_stages * conv_chunk_bytes) {
-        portable_sources<T::warp_fragments> sources;
-        portable_sources_find(f, chunk, sources);
-#pragma unroll
-        for (int i = 0; i < portable_run_stages; ++i) {
-            portable_stage_fill<T>(target, ring, [&](uint32_t stage) {
-                portable_fill_weights<T>(portable_weights_of(p, f, number + i), target, stage);
-                portable_fill_whole<T>(f, sources, i, stage + target.rows);
-                portable_fill_header<T>(p, work, f, target, number + i, 4, stage);
-            });
-        }
-        return;
-    }
-#pragma unroll 1
-    for (; number < end; ++number) {
-        portable_stage_fill<T>(target, ring, [&](uint32_t stage) {
-            portable_fill<T>(p, work, f, target, number, stage);
-        });
-    }
-}
-
 // Fills one more stage, of no rows, behind a tile's last: the other set sees the end there.
 template <typename T>
-SPIRA_DEVICE void portable_end_fill(const conv_params &p, const conv_work &work,
-                                    portable_filling<T::warp_fragments> &f,
+SPIRA_DEVICE void portable_end_fill(const conv_params &p, portable_filling<T::warp_fragments> &f,
                                     const portable_target &target, portable_ring &ring) {
     f.valid = 0;
     portable_stage_fill<T>(target, ring, [&](uint32_t stage) {
-        portable_fill_header<T>(p, work, f, target, f.stages, 0, stage);
+        portable_fill_header<T>(p, f, target, f.stages, 0, stage);
     });
 }
 
 // Fills the team's stages. groups: of the pair, those of the thread block (portable_work_of). An
-// entry's source rows are requested T::ahead entries before.
+// entry's source rows are requested T::ahead entries before. Two whole chunks of aligned rows, the
+// usual run, share the addresses of their rows.
 template <typename T>
 SPIRA_DEVICE void portable_produce(const conv_params &p, const conv_work &work, uint32_t groups,
                                    typename T::shared &shared, portable_ring ring) {
@@ -147,9 +118,32 @@ SPIRA_DEVICE void portable_produce(const conv_params &p, const conv_work &work, 
 #pragma unroll 1
         for (;;) {
             const int end = min(number + portable_run_stages, filling.stages);
-            portable_run_fill<T>(p, work, filling, target, number, end, ring);
+            const portable_chunk chunk = portable_chunk_of<typename T::element>(p, filling, number);
+            if (T::shares && chunk.wide &&
+                chunk.left >= (int)portable_run_stages * conv_chunk_bytes) { // two whole chunks
+                portable_sources<T::warp_fragments> sources;
+                portable_sources_find(filling, chunk, sources);
+#pragma unroll
+                for (int i = 0; i < portable_run_stages; ++i) {
+                    portable_stage_fill<T>(target, ring, [&](uint32_t stage) {
+                        portable_fill_weights<T>(portable_weights_of(p, filling, number + i),
+                                                 target, stage);
+                        portable_fill_whole<T>(filling, sources, i, stage + target.rows);
+                        portable_fill_header<T>(p, filling, target, number + i, 4, stage);
+                    });
+                }
+            } else {
+#pragma unroll 1
+                for (; number < end; ++number) {
+                    portable_stage_fill<T>(target, ring, [&](uint32_t stage) {
+                        portable_fill_weights<T>(portable_weights_of(p, filling, number), target,
+                                                 stage);
+                        portable_fill_any<T>(p, filling, target, number, stage);
+                    });
+                }
+            }
             if (T::split > 1 && end == filling.stages && filling.what & portable_last) {
-                portable_end_fill<T>(p, work, filling, target, ring);
+                portable_end_fill<T>(p, filling, target, ring);
             }
             number = end + others;
             if (number >= filling.stages) {
@@ -174,9 +168,8 @@ SPIRA_DEVICE void portable_stage_pass(portable_ring &ring) {
 // its fragments to the other one, adds what it gets to the rest, and finishes these. The thread
 // block has no other tile, so its ring is free when all warps have multiplied their last stage.
 template <typename T>
-SPIRA_DEVICE void portable_finish_both(const conv_params &p, const float *scale, int from,
-                                       int channel, uint32_t memory,
-                                       const int (&row)[T::fragments][2],
+SPIRA_DEVICE void portable_finish_both(const conv_params &p, const float *scale, int channel,
+                                       uint32_t memory, const int (&row)[T::fragments][2],
                                        const float (&sum)[T::fragments][T::bands][4]) {
     enum { half = T::fragments / 2, bands = T::bands, each = half * bands * 512 };
     const portable_place own = portable_place_of<T>();
@@ -209,7 +202,7 @@ SPIRA_DEVICE void portable_finish_both(const conv_params &p, const float *scale,
     for (int i = 0; i < 2 * half; ++i) {
         own_row[i / 2][i % 2] = own.set ? row[half + i / 2][i % 2] : row[i / 2][i % 2];
     }
-    portable_finish_any<portable_finish_traits<T>>(p, scale, from, channel, own_row, own_sum);
+    portable_finish_any<portable_finish_traits<T>>(p, scale, channel, own_row, own_sum);
 }
 
 // Multiplies all stages, or those of the warp's set, and finishes the tiles.
@@ -250,10 +243,10 @@ SPIRA_DEVICE void portable_consume(const conv_params &p, const conv_work &work,
         mbarrier_arrive_warp(barrier + portable_empty);
         portable_ring_step(ring, 1);
         if constexpr (T::split > 1) {
-            portable_finish_both<T>(p, shared.scale, from, work.channel + from, ring.memory, row,
+            portable_finish_both<T>(p, shared.scale + from, work.channel + from, ring.memory, row,
                                     sum);
         } else {
-            portable_finish_any<T>(p, shared.scale, from, work.channel + from, row, sum);
+            portable_finish_any<T>(p, shared.scale + from, work.channel + from, row, sum);
         }
     }
 }
@@ -300,7 +293,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         return;
     }
     portable_prepare<T>(p, work, shared);
-    if ((int)threadIdx.x < p.size.depth) {
+    if ((int)threadIdx.x < p.sizes.depth) {
         // A team's lanes with their copies, and one of each warp with its stores; consumer warps.
         mbarrier_init(&shared.full[threadIdx.x], T::pairs * (32 + mbarrier_warp));
         mbarrier_init(&shared.empty[threadIdx.x], T::consumers * mbarrier_warp);

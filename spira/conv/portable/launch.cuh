@@ -33,59 +33,54 @@ SPIRA_API bool portable_splits(const conv_sizes *size, int32_t capacity) {
 
 // T: portable_traits.
 template <typename T>
-SPIRA_API status portable_launch(conv_params p, const device_info *d, cudaStream_t stream) {
-    const int resident = portable_resident_on(T::columns, T::rows, T::split, d->shared_max);
-    p.size.depth = portable_stages(T::columns, T::rows, resident, d->shared_max);
-    p.slices = (int)ceil_div(p.cout, T::columns);
-    p.part = T::exact ? conv_exact_chunk(p.cout) * (int)sizeof(float)
-                      : conv_channel_groups(p.cout) * conv_fragment_bytes;
-    const int bytes = p.size.depth * portable_stage_bytes(T::columns, T::rows);
+SPIRA_API status portable_launch(const device_info *gpu, conv_params p, cudaStream_t stream) {
+    const int resident = portable_resident_on(T::columns, T::rows, T::split, gpu->shared_max);
+    p.sizes.depth = portable_stages(T::columns, T::rows, resident, gpu->shared_max);
+    const int64_t slices = ceil_div(p.cout, T::columns);
+    p.weight_bytes = T::exact ? conv_exact_chunk(p.cout) * (int)sizeof(float)
+                              : conv_channel_groups(p.cout) * conv_fragment_bytes;
+    const int bytes = p.sizes.depth * portable_stage_bytes(T::columns, T::rows);
     const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
-    const int64_t room = (int64_t)d->multiprocessors * resident / p.slices;
+    const int64_t room = gpu->multiprocessors * resident / slices;
     const int64_t workers = T::split > 1 ? tiles : portable_workers(tiles, room, p.chunks);
     const bool apart = workers == tiles && tiles > room; // each tile a worker's, in several rounds
     p.halved = T::pairs == 1 && T::exact && apart ? portable_halved(tiles, p.volume) : 0;
-    const dim3 grid(1, (unsigned)p.slices, (unsigned)max_of(workers + p.halved, 1));
+    const dim3 grid(1, (unsigned)slices, (unsigned)max_of(workers + p.halved, 1));
     auto kernel = portable_kernel<T>;
     SPIRA_TRY(kernel_shared_allow(kernel, bytes, "conv (shared memory)"));
     return kernel_launch(kernel, {grid, T::threads, stream, "conv", p.programmatic, (size_t)bytes},
                          p);
 }
 
-// Computes a layer. p.size must fit (portable_sizes_fit); fallback: portable_is_fallback;
-// p.weights: of conv_mma_pack_kernel.
-template <typename E, bool fallback = false>
-SPIRA_API status portable_run(const conv_params &p, const device_info *d, cudaStream_t stream) {
-    if constexpr (sizeof(E) == 2 && !fallback) {
-        if (p.size.slices == 4) {
-            return p.size.tiles > 1 ? portable_launch<portable_traits<E, 4, 8, 2, 4>>(p, d, stream)
-                                    : portable_launch<portable_traits<E, 4, 8, 2, 2>>(p, d, stream);
-        }
+// Computes a layer. p.sizes must fit (portable_sizes_fit). tag: of the format; p.weights: of
+// conv_mma_pack_kernel, in exact fp32 of conv_exact_pack_kernel.
+template <typename tag>
+SPIRA_API status portable_run(tag, const device_info *gpu, const conv_params &p,
+                              cudaStream_t stream) {
+    typedef typename tag::element E;
+    constexpr bool exact = tag::value == numeric_f32, fallback = portable_is_fallback(tag::value);
+    const bool large = p.sizes.tiles > 1;
+    auto launch = portable_launch<portable_traits<E, 4, 4, 1, 4, exact>>;
+    if constexpr (exact) {
+        launch = p.sizes.slices == 1 ? portable_launch<portable_traits<E, 2, 4, 1, 4, true>>
+                 : large && p.sizes.slices == 2
+                     ? portable_launch<portable_traits<E, 4, 4, 1, 8, true>>
+                     : launch;
+    } else if constexpr (!fallback) {
+        launch = portable_splits(&p.sizes, p.capacity)
+                     ? portable_launch<portable_traits<E, 4, 4, 1, 4, false, 2>>
+                     : launch;
     }
     if constexpr (!fallback) {
-        if (p.size.slices == 3) {
-            return portable_launch<portable_traits<E, 6, 4, 1, 4>>(p, d, stream);
-        }
-        if (portable_splits(&p.size, p.capacity)) {
-            return portable_launch<portable_traits<E, 4, 4, 1, 4, false, 2>>(p, d, stream);
-        }
+        launch =
+            p.sizes.slices == 3 ? portable_launch<portable_traits<E, 6, 4, 1, 4, exact>> : launch;
     }
-    return portable_launch<portable_traits<E, 4, 4, 1, 4>>(p, d, stream);
-}
-
-// The same in exact fp32; p.weights: of conv_exact_pack_kernel.
-SPIRA_LAUNCHER status portable_run_exact(const conv_params &p, const device_info *d,
-                                         cudaStream_t stream) {
-    switch (p.size.slices) {
-    case 1:
-        return portable_launch<portable_traits<float, 2, 4, 1, 4, true>>(p, d, stream);
-    case 2:
-        return p.size.tiles > 1
-                   ? portable_launch<portable_traits<float, 4, 4, 1, 8, true>>(p, d, stream)
-                   : portable_launch<portable_traits<float, 4, 4, 1, 4, true>>(p, d, stream);
-    default:
-        return portable_launch<portable_traits<float, 6, 4, 1, 4, true>>(p, d, stream);
+    if constexpr (sizeof(E) == 2 && !fallback) {
+        launch = p.sizes.slices < 4 ? launch
+                 : large            ? portable_launch<portable_traits<E, 4, 8, 2, 4>>
+                                    : portable_launch<portable_traits<E, 4, 8, 2, 2>>;
     }
+    return launch(gpu, p, stream);
 }
 
 } // namespace spira

@@ -82,9 +82,13 @@ SPIRA_API status net_op_run_host(net_op_conv op, const net_plan *p, int i,
     e.slope = l->slope;
     const void *in = net_features_of(p, net_number(l->source), run->features, run->memory);
     const void *in2 = net_features_of(p, net_number(l->source2), run->features, run->memory);
-    return conv_host(&step->shape, (const float *)in, (const float *)in2, params + at.weight,
-                     net_map_of(p, i, run->memory), net_voxels_count(p, step->set, run), &e,
-                     (float *)net_target(p, i, run));
+    const conv_host_args args = {step->shape,
+                                 (const float *)in,
+                                 (const float *)in2,
+                                 params + at.weight,
+                                 net_map_of(p, i, run->memory),
+                                 net_voxels_count(p, step->set, run)};
+    return conv_host(&args, &e, (float *)net_target(p, i, run));
 }
 
 } // namespace spira
