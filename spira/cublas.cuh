@@ -192,7 +192,7 @@ SPIRA_API status ggs_run(const device_info *gpu, const ggs_layer *layer, const g
     same.weights = args->weights;
     same.epilogue = args->epilogue;
     same.out = args->out;
-    SPIRA_TRY(conv_check(&same, gpu));
+    SPIRA_TRY(conv_check(gpu, &same));
     SPIRA_TRY(ggs_handle_check(args->handle, stream));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     if (layer->outputs == 0) {
@@ -200,8 +200,7 @@ SPIRA_API status ggs_run(const device_info *gpu, const ggs_layer *layer, const g
     }
     workspace w = workspace_begin(scratch);
     ggs_run_params p = ggs_run_take(&w, layer);
-    p.conv = conv_params_of(&same, gpu);
-    p.conv.tf32 = layer->shape.type == numeric_tf32;
+    p.conv = conv_params_of(gpu, &same, conv_kernel_exact);
     const ggs_job job = ggs_job_make(&p, args->handle);
     return numeric_dispatch<format>(layer->shape.type, [&](auto tag) {
         typedef typename decltype(tag)::element E;

@@ -316,26 +316,13 @@ void products_on_host(const ggs_run_params &p) {
 
 // The kernels: see emulate_layers.h.
 struct gemm {
+    static constexpr conv_kernel kernel = conv_kernel_exact; // its sizes are not read
     enum { depth_least = 1, depth_most = 1, floats = true };
+    static const device_info device;
 
-    template <typename E>
-    static const void *weights(const conv_shape *s, bool, const std::vector<float> &weight) {
-        const int64_t total = (int64_t)s->volume * ggs_shape_channels(s) * s->cout;
-        E *packed = guarded_new<E>(total);
-        weights_pack(ggs_pack_kernel<E>, {*s, 0, weight.data(), 0, total, packed, nullptr});
-        return packed;
-    }
-
-    static int shortcut_parts(const conv_shape *) {
-        return 0;
-    }
-
-    static void params(const conv_shape *s, conv_params *t) {
-        t->tf32 = s->type == numeric_tf32;
-    }
-
-    template <typename E>
-    static status run(const conv_params &t, const layer *l) {
+    template <typename tag>
+    static status run(tag, const conv_params &t, const layer *l) {
+        typedef typename tag::element E;
         const problem *p = &l->joined.main;
         ggs_request r = {};
         r.shape = p->shape;
@@ -373,8 +360,31 @@ struct gemm {
     }
 };
 
+const device_info gemm::device = device_made(75, 2, 64 * 1024, false);
+
+} // namespace
+
+namespace problems {
+
+template <>
+const void *weights_put<gemm>(const conv_shape *s, bool, const std::vector<float> &weight) {
+    const int64_t total = (int64_t)s->volume * ggs_shape_channels(s) * s->cout;
+    char *packed = guarded_new<char>(total * numeric_size(s->type));
+    const conv_pack_request r = {&gemm::device,   *s, gemm::kernel, weight.data(), 0, packed,
+                                 &weights_trouble};
+    CHECK_OK(numeric_dispatch<numeric_any>(s->type, [&](auto tag) {
+        return conv_pack_launch(&r, total, 0, ggs_pack_kernel<typename decltype(tag)::element>,
+                                nullptr);
+    }));
+    return packed;
+}
+
+} // namespace problems
+
+namespace {
+
 // A random layer, and a random way to plan it.
-layer layer_random(random_state *random) {
+layer layer_planned(random_state *random) {
     const int edges[] = {1, 3, 4, 8, 12, 16, 17, 33, 64, 70};
     layer l = {};
     const numeric type = numerics[random_int(random, 0, 3)];
@@ -399,7 +409,7 @@ layer layer_random(random_state *random) {
 void check_random_layers(bool stale, int layers) {
     for (int seed = 0; seed < layers; ++seed) {
         random_state random = random_make((uint64_t)seed);
-        layer l = layer_random(&random);
+        layer l = layer_planned(&random);
         planned.stale = stale;
         REQUIRE(layer_check<gemm>(&l, stale ? "stale" : "random", seed % 4 ? 1 : 2));
     }
@@ -436,17 +446,17 @@ TEST(gemm_emulated_starts_that_do_not_ascend) {
 }
 
 TEST(gemm_emulated_negative_counts) {
-    layer_negative_counts<gemm>(numeric_f16, {1, 1, 1, 1}, 20, 40);
+    layers_negative_counts<gemm>(shape_make(5, 20, 0, 40, numeric_f16), {1, 1, 1, 1});
 }
 
 TEST(gemm_emulated_weights_beyond_the_format) {
     for (numeric type : numerics) {
-        layer_weights_beyond<gemm>(type, {1, 1, 1, 1}, 9, 20);
+        layers_weights_beyond<gemm>(type, 9, 20);
     }
 }
 
 TEST(gemm_emulated_planted_errors_are_found) {
     for (numeric type : numerics) {
-        layer_planted_errors<gemm>(type, {1, 1, 1, 1}, 9);
+        layers_planted_errors<gemm>(type, {1, 1, 1, 1}, 9);
     }
 }
