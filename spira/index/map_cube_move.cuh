@@ -208,30 +208,39 @@ SPIRA_BOTH constexpr int map_cube_move_blocks(int K) {
 }
 
 // Moves the pairs: one thread block for each stretch, one warp for each plane. All loads are in
-// flight before the first pairs are staged.
+// flight before the first result is used.
 template <typename W, int K>
 SPIRA_KERNEL void __launch_bounds__(32 * K, map_cube_move_blocks(K))
     map_cube_move_kernel(const __grid_constant__ map_cube_task<W, K> task) {
     __shared__ map_cube_stage<K> stages[K];
     const map_cube_lists<K> &scratch = task.scratch;
-    const int stretch = blockIdx.x, first = stretch * map_stretch;
+    const int stretch = blockIdx.x, first = stretch * map_stretch,
+              split = map_stretch / plane_rows(K);
     const int plane = threadIdx.x / 32, lane = threadIdx.x & 31, k = plane * K * K + lane;
     const int total = count_clamp(*task.map.output_count, task.map.output_capacity);
     const bool some = first < total && scratch.wanted[plane];
     map_cube_four<K> four = {};
-    int2 place = {0, 0};
+    uint32_t begin = 0, before = 0, count[split] = {}; // of the plane's offset `lane`
     if (!some && stretch) {
         return;
+    }
+    if (some && lane < K * K) {
+        begin = map_read(scratch.starts.begin + k); // the lower half
+        before = map_read(scratch.starts.before + (int64_t)k * scratch.starts.stretches + stretch);
+#pragma unroll
+        for (int i = 0; i < split; ++i) {
+            if (first + i * plane_rows(K) < total) {
+                count[i] =
+                    map_read_byte(map_cube_count<K>(scratch, plane, lane, stretch * split + i));
+            }
+        }
     }
     if (some && first + (lane * 4 & -plane_rows(K)) < total) { // its outputs have a tile
         four = map_cube_fetch<K>(scratch.found + ((int64_t)stretch * K + plane));
     }
-    if (some && lane < K * K) {
-        place.x = (int)scratch.starts.begin[k] +
-                  scratch.starts.before[(int64_t)k * scratch.starts.stretches + stretch];
-        place.y = map_cube_stretch_count<K>(scratch, plane, lane, stretch, total);
-    }
     if (map_starts_fit(scratch.starts, task.lists, task.map.trouble) && some) {
+        const int2 place = {(int)(begin + before),
+                            (int)(count[0] + (split > 1 ? count[split - 1] : 0))};
         map_cube_move_stretch<W, K>(task, stretch, plane, four, place, stages + plane);
     }
 }
