@@ -106,6 +106,12 @@ struct alignas(16) search_window {
     uint32_t words; // shared address
 };
 
+// The windows of the planes that a thread block searches, in shared memory.
+struct search_windows {
+    search_window *window; // [planes]
+    uint32_t *buffers;     // [planes, search_window_pitch]
+};
+
 struct search_choice;
 
 // What a thread block searches: outputs [first, first + rows) and planes [plane, plane + planes).
@@ -272,31 +278,35 @@ SPIRA_DEVICE void search_window_rows(const search_walk<W> &walk, search_window w
     }
 }
 
-// Brackets and loads the windows of a part: one warp after the other takes a plane. Called by all
-// threads of a block; a barrier must follow.
+// The outputs of a part, as a thread sees them: loaded together, before the first is used.
+template <typename W>
+struct search_words {
+    W lowest, highest, own; // the first and the last output, and the thread's
+};
+
+// Brackets and loads the windows of a part: one warp after the other takes a plane.
+// Called by all threads of a block; a barrier must follow.
 template <typename W>
 SPIRA_DEVICE void search_block_windows(const search_walk<W> &walk, const search_shape &shape,
                                        const search_sets<W> &sets, const search_part &part,
-                                       uint32_t *buffers, search_window *windows) {
-    W lowest = sets.outputs[part.first];
-    W span = sets.outputs[part.first + part.rows - 1] - lowest +
-             (W)(walk.size_y - 1) * walk.step_y + walk.span;
+                                       const search_words<W> &words, search_windows to) {
+    W span = words.highest - words.lowest + (W)(walk.size_y - 1) * walk.step_y + walk.span;
     // A good guess where the sets are the same, or one is the floor of the other.
     int hint = (int)__fdividef((float)part.first * (float)sets.count, (float)sets.total);
     for (int s = threadIdx.x / 32; s < part.planes; s += search_threads / 32) {
-        W base = search_anchor(walk, lowest, part.plane + s, 0);
+        W base = search_anchor(walk, words.lowest, part.plane + s, 0);
         search_window window = {};
         window.begin = search_warp_lower_bound(sets.source, sets.count, base, hint);
         if (span < (W)(UINT32_MAX - 1)) { // distances are exact
             window = search_warp_window(sets, window.begin, base, (uint32_t)span,
-                                        buffers + s * search_window_pitch(shape), shape.window);
+                                        to.buffers + s * search_window_pitch(shape), shape.window);
         }
         if (window.length == 0) { // the last word that a query can find has position end - 1
             window.end = search_warp_lower_bound(sets.source, sets.count, (W)(base + span), hint);
             window.end = min(window.end + 1, sets.count);
         }
         if (threadIdx.x % 32 == 0) {
-            windows[s] = window;
+            to.window[s] = window;
         }
     }
 }
@@ -346,25 +356,18 @@ SPIRA_API search_choice search_choose(const kernel_shape *kernel, int k_end, int
     return choice;
 }
 
-// What a thread searches: a word of the outputs, with its distance from the tile's first.
-template <typename W>
-struct search_query {
-    const W *source;
-    W word;
-    uint32_t away;
-};
-
 // Searches a thread's share of a part, in windows that are loaded: writes to the tile. Threads that
 // share an output take alternate planes. K = 3, 5: a cube of that size; K = 0: any kernel, with
 // more instructions.
 template <typename W, int K>
-SPIRA_DEVICE void search_block_rows(const search_walk<W> &any, const search_query<W> &query,
-                                    const search_part &part, const search_window *windows,
-                                    const search_tile &tile) {
+SPIRA_DEVICE void search_block_rows(const search_walk<W> &any, const W *source,
+                                    const search_part &part, const search_words<W> &words,
+                                    const search_window *windows, const search_tile &tile) {
     const search_walk<W> walk = search_walk_fix<W, K>(any);
     const int ahead = K > 0 ? K : search_rows_ahead;
     const int columns = walk.size_y * walk.size_z, side = walk.transposed ? -1 : 1;
     const int rows = search_tile_rows(walk.volume), row = threadIdx.x & (rows - 1);
+    const uint32_t away = (uint32_t)(words.own - words.lowest);
     int32_t *taps =
         tile.taps + row * tile.pitch + (walk.transposed ? part.planes * columns - 1 : 0);
     for (int s = threadIdx.x / rows; s < part.planes && row < part.rows;
@@ -380,12 +383,11 @@ SPIRA_DEVICE void search_block_rows(const search_walk<W> &any, const search_quer
             int32_t *to = taps + side * (s * columns + y * walk.size_z);
             if (window.length) {
                 search_window_rows<W, K, ahead>(
-                    walk, window, query.away + (uint32_t)y * (uint32_t)walk.step_y, some,
+                    walk, window, away + (uint32_t)y * (uint32_t)walk.step_y, some,
                     (uint32_t)__cvta_generic_to_shared(to), side * (int)sizeof *to);
                 continue;
             }
-            search_far_rows(any, query.source, window, search_anchor(any, query.word, plane, y),
-                            some, to);
+            search_far_rows(any, source, window, search_anchor(any, words.own, plane, y), some, to);
         }
     }
 }
@@ -402,9 +404,9 @@ SPIRA_DEVICE search_tile search_block(const search_walk<W> &walk, const search_s
                                       void *shared) {
     __shared__ search_window windows[search_planes_most];
     const int columns = walk.size_y * walk.size_z, row = threadIdx.x & (shape.rows - 1);
-    // Loaded before the windows, which take longer.
-    const W word = row < part.rows ? sets.outputs[part.first + row] : 0;
-    const search_query<W> query = {sets.source, word, (uint32_t)(word - sets.outputs[part.first])};
+    const W *outputs = sets.outputs + part.first;
+    const search_words<W> words = {outputs[0], outputs[part.rows - 1],
+                                   row < part.rows ? outputs[row] : 0};
     search_tile tile = {(int32_t *)((char *)shared + search_windows_bytes(shape)),
                         part.first,
                         part.rows,
@@ -418,14 +420,14 @@ SPIRA_DEVICE search_tile search_block(const search_walk<W> &walk, const search_s
     for (int i = threadIdx.x; i < fill; i += search_threads) {
         ((int4 *)tile.taps)[i] = make_int4(-1, -1, -1, -1);
     }
-    search_block_windows(walk, shape, sets, part, (uint32_t *)shared, windows);
+    search_block_windows(walk, shape, sets, part, words, {windows, (uint32_t *)shared});
     __syncthreads();
     if (shape.fixed_size == 3) { // sizes of most networks
-        search_block_rows<W, 3>(walk, query, part, windows, tile);
+        search_block_rows<W, 3>(walk, sets.source, part, words, windows, tile);
     } else if (shape.fixed_size == 5) {
-        search_block_rows<W, 5>(walk, query, part, windows, tile);
+        search_block_rows<W, 5>(walk, sets.source, part, words, windows, tile);
     } else {
-        search_block_rows<W, 0>(walk, query, part, windows, tile);
+        search_block_rows<W, 0>(walk, sets.source, part, words, windows, tile);
     }
     __syncthreads();
     return tile;
