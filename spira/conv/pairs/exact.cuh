@@ -7,7 +7,7 @@
 #define SPIRA_CONV_PAIRS_EXACT_CUH
 
 #include "../weights.cuh"
-#include "sums.cuh"
+#include "walk.cuh"
 
 namespace spira {
 
