@@ -186,13 +186,13 @@ SPIRA_API status conv_grad_weight_host(const conv_shape *s, const float *in, con
     const int64_t size = (int64_t)(s->cin + s->cin2) * s->cout;
     SPIRA_PARALLEL_FOR
     for (int k = 0; k < s->volume; ++k) {
-        const map_span list = pairs_span_of(lists, s->volume, sides, outputs, k);
-        const int32_t *sources = pairs_sources(lists, s->volume, sides, k);
-        const int32_t *targets = pairs_targets(lists, s->volume, sides, k);
+        const pairs_list list = pairs_list_of(lists, s->volume, sides, outputs, k);
+        const map_span span = list.span;
         Sum *to = weight_grad + k * size;
         std::fill(to, to + size, (Sum)0);
-        for (int64_t p = list.begin; p < (int64_t)list.begin + list.count; ++p) {
-            const int64_t i = sources ? sources[p] : p, o = targets ? targets[p] : p;
+        for (int64_t p = span.begin; p < (int64_t)span.begin + span.count; ++p) {
+            const int64_t i = list.sources ? list.sources[p] : p;
+            const int64_t o = list.targets ? list.targets[p] : p;
             if (i < 0 || o < 0 || o >= outputs) {
                 continue;
             }

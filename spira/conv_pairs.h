@@ -18,34 +18,24 @@ enum pairs_sides : int {
     pairs_sides_centre, // the same, and each row is paired with itself at the centre
 };
 
-// The offset whose list holds the pairs of offset k; -1: the centre, which has no list.
-SPIRA_BOTH int pairs_own(int volume, pairs_sides sides, int k) {
-    int mirror = volume - 1 - k;
-    return sides == pairs_sides_one || k < mirror ? k : k > mirror ? mirror : -1;
-}
+// The pairs of an offset.
+struct pairs_list {
+    map_span span;          // in the arrays, clamped to the capacity of the lists
+    const int32_t *sources; // input row of each; null: pair i has row i
+    const int32_t *targets; // output row of each; the same
+};
 
-// The pairs of offset k, clamped to the capacity of the lists.
-//
 // rows     number of outputs: the pairs of the centre
-SPIRA_BOTH map_span pairs_span_of(const map_lists *pairs, int volume, pairs_sides sides,
-                                  int32_t rows, int k) {
-    const int own = pairs_own(volume, sides, k);
-    return own >= 0 ? map_lists_span(pairs, own)
-                    : map_span{0, sides == pairs_sides_centre ? rows : 0};
-}
-
-// The input rows of offset k's pairs, indexed like the lists; null: pair i has row i.
-SPIRA_BOTH const int32_t *pairs_sources(const map_lists *pairs, int volume, pairs_sides sides,
-                                        int k) {
-    int own = pairs_own(volume, sides, k);
-    return own < 0 ? nullptr : own == k ? pairs->input : pairs->output;
-}
-
-// The output rows of offset k's pairs; the same.
-SPIRA_BOTH const int32_t *pairs_targets(const map_lists *pairs, int volume, pairs_sides sides,
-                                        int k) {
-    int own = pairs_own(volume, sides, k);
-    return own < 0 ? nullptr : own == k ? pairs->output : pairs->input;
+SPIRA_BOTH pairs_list pairs_list_of(const map_lists *pairs, int volume, pairs_sides sides,
+                                    int32_t rows, int k) {
+    const int mirror = volume - 1 - k;
+    if (sides == pairs_sides_one || k < mirror) {
+        return {map_lists_span(pairs, k), pairs->input, pairs->output};
+    }
+    if (k > mirror) {
+        return {map_lists_span(pairs, mirror), pairs->output, pairs->input};
+    }
+    return {{0, sides == pairs_sides_centre ? rows : 0}, nullptr, nullptr};
 }
 
 SPIRA_API status pairs_sides_check(const conv_shape *s, pairs_sides sides) {
@@ -86,13 +76,12 @@ SPIRA_API status conv_pairs_host(const conv_pairs_host_args *a, Sum *sum) {
     SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);
     SPIRA_REQUIRE(a->outputs >= 0, status_bad_size, "outputs", a->outputs);
     for (int k = 0; k < s->volume; ++k) {
-        const map_span list = pairs_span_of(&a->pairs, s->volume, a->sides, a->outputs, k);
-        const int32_t *sources = pairs_sources(&a->pairs, s->volume, a->sides, k);
-        const int32_t *targets = pairs_targets(&a->pairs, s->volume, a->sides, k);
+        const pairs_list list = pairs_list_of(&a->pairs, s->volume, a->sides, a->outputs, k);
         const float *weight = a->weight + (int64_t)k * (s->cin + s->cin2) * s->cout;
         SPIRA_PARALLEL_FOR
-        for (int32_t j = list.begin; j < list.begin + list.count; ++j) {
-            const int64_t source = sources ? sources[j] : j, target = targets ? targets[j] : j;
+        for (int32_t j = list.span.begin; j < list.span.begin + list.span.count; ++j) {
+            const int64_t source = list.sources ? list.sources[j] : j;
+            const int64_t target = list.targets ? list.targets[j] : j;
             if (source >= 0 && target >= 0 && target < a->outputs) {
                 conv_host_add(s, a->in, a->in2, weight, source, sum + target * s->cout);
             }

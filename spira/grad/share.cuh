@@ -107,11 +107,10 @@ SPIRA_DEVICE void grad_cursor_find(const grad_params &p, const uint32_t *starts,
     c.start = starts[low];
     c.end = starts[high] < c.stop ? starts[high] : c.stop;
     const int k = grad_list_offset(p, c.list);
-    const int64_t shift = pairs_span_of(&p.pairs, p.volume, p.sides, 0, k).begin - (int64_t)c.start;
-    const int32_t *sources = pairs_sources(&p.pairs, p.volume, p.sides, k);
-    const int32_t *targets = pairs_targets(&p.pairs, p.volume, p.sides, k);
-    c.sources = sources ? sources + shift : nullptr;
-    c.targets = targets ? targets + shift : nullptr;
+    const pairs_list list = pairs_list_of(&p.pairs, p.volume, p.sides, 0, k);
+    const int64_t shift = list.span.begin - (int64_t)c.start;
+    c.sources = list.sources ? list.sources + shift : nullptr;
+    c.targets = list.targets ? list.targets + shift : nullptr;
 }
 
 // Goes to the first pair of a part. All threads of the block call this; starts is written.

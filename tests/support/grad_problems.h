@@ -104,7 +104,7 @@ SPIRA_API reference_verdict grad_judge(const grad_problem *p, const float *got) 
     const map_lists pairs = grad_pairs(&q);
     for (int64_t i = 0; i < grad_elements(&p->shape); ++i) {
         const map_span span =
-            pairs_span_of(&pairs, p->shape.volume, p->sides, p->outputs, (int)(i / size));
+            pairs_list_of(&pairs, p->shape.volume, p->sides, p->outputs, (int)(i / size)).span;
         const double c = 2.0 * (span.count + 4);
         const reference_value v = {sum[(size_t)i],
                                    c * (magnitude[(size_t)i] / (1 << 24) + 0x1p-149) + 0x1p-126};

@@ -68,7 +68,8 @@ SPIRA_KERNEL void __launch_bounds__(32 * exact_warps)
     for (pairs_cursor_step(p, rows, exact_group, c); c.offset >= 0;
          pairs_cursor_step(p, rows, exact_group, c)) {
         int32_t j = c.at + (int)threadIdx.x % exact_group;
-        int32_t row = pairs_source(p, c, j), target = pairs_target(p, c, j);
+        const pairs_list list = pairs_cursor_list(p, c);
+        const int32_t row = pairs_row(c, list.sources, j), target = pairs_row(c, list.targets, j);
         const float *w = own + c.offset * offset;
         float sum[exact_group] = {0, 0, 0, 0, 0, 0, 0, 0};
         pairs_exact_add<E>({(const E *)p.conv.in, cin, w, chunk}, p.tf32, row, stages[warp], sum);

@@ -25,8 +25,8 @@ SPIRA_DEVICE void pairs_count_units(const pairs_params &p, int32_t rows) {
     for (int first = 0; first < p.conv.volume; first += pairs_threads) {
         int k = first + (int)threadIdx.x, units = 0, total;
         if (k < p.conv.volume && !falls) {
-            map_span list = pairs_span_of(&p.pairs, p.conv.volume, p.sides, rows, k);
-            units = (list.count + p.unit - 1) / p.unit;
+            const pairs_list list = pairs_list_of(&p.pairs, p.conv.volume, p.sides, rows, k);
+            units = (list.span.count + p.unit - 1) / p.unit;
         }
         units = block_exclusive_sum<pairs_threads>(units, shared, &total);
         if (k < p.conv.volume) {
@@ -135,39 +135,29 @@ SPIRA_API status pairs_launch(const device_info *gpu, pairs_params p, const pair
 
 // ---- the kernel of a layer ----------------------------------------------------------------------
 
-template <typename E, int channel_groups, bool deep, pairs_access access>
-SPIRA_API status pairs_run_tensor_as(const device_info *gpu, pairs_params p, cudaStream_t stream) {
-    pairs_walk walk;
-    walk.kernel = pairs_kernel<E, channel_groups, deep, access>;
-    walk.threads = 32 * p.slices * p.slice_warps;
-    walk.registers = pairs_registers(sizeof(E), channel_groups, deep, access == pairs_access_wide);
-    walk.slices = ceil_div(conv_slices(p.conv.cout), p.slices);
-    p.unit = pairs_group_rows * (deep ? pairs_deep_groups : 1);
-    return pairs_launch<E>(gpu, p, walk, stream);
-}
-
-template <typename E, int channel_groups>
-SPIRA_API status pairs_run_tensor_rows(const device_info *gpu, const pairs_params &p,
-                                       cudaStream_t stream) {
-    const bool wide = p.conv.cin2 == 0 && p.conv.wide_in;
-    if (p.conv.chunks > pairs_near_chunks) {
-        return (wide ? pairs_run_tensor_as<E, channel_groups, true, pairs_access_wide>
-                     : pairs_run_tensor_as<E, channel_groups, true, pairs_access_any>)(gpu, p,
-                                                                                       stream);
-    }
-    return (wide ? pairs_run_tensor_as<E, channel_groups, false, pairs_access_wide>
-                 : pairs_run_tensor_as<E, channel_groups, false, pairs_access_any>)(gpu, p, stream);
+template <typename E, int channel_groups, bool deep>
+SPIRA_API auto pairs_kernel_for(bool wide) -> void (*)(pairs_params) {
+    return wide ? pairs_kernel<E, channel_groups, deep, pairs_access_wide>
+                : pairs_kernel<E, channel_groups, deep, pairs_access_any>;
 }
 
 // Up to four slices for a thread block, so that as many thread blocks as possible are full.
 template <typename E>
 SPIRA_API status pairs_run_tensor(const device_info *gpu, pairs_params p, cudaStream_t stream) {
-    const int slices = conv_slices(p.conv.cout);
+    const bool wide = p.conv.cin2 == 0 && p.conv.wide_in, deep = p.conv.chunks > pairs_near_chunks;
+    const int slices = conv_slices(p.conv.cout), groups = conv_slice_channel_groups(p.conv.cout);
     p.slices = (int)ceil_div(slices, ceil_div(slices, 4));
     p.slice_warps = pairs_warps / p.slices;
-    return conv_slice_channel_groups(p.conv.cout) == 2
-               ? pairs_run_tensor_rows<E, 2>(gpu, p, stream)
-               : pairs_run_tensor_rows<E, 4>(gpu, p, stream);
+    p.unit = pairs_group_rows * (deep ? pairs_deep_groups : 1);
+    pairs_walk walk;
+    walk.kernel = groups == 2 ? (deep ? pairs_kernel_for<E, 2, true>(wide)
+                                      : pairs_kernel_for<E, 2, false>(wide))
+                  : deep      ? pairs_kernel_for<E, 4, true>(wide)
+                              : pairs_kernel_for<E, 4, false>(wide);
+    walk.threads = 32 * p.slices * p.slice_warps;
+    walk.registers = pairs_registers(sizeof(E), groups, deep, wide);
+    walk.slices = ceil_div(slices, p.slices);
+    return pairs_launch<E>(gpu, p, walk, stream);
 }
 
 template <typename E>

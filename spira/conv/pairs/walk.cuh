@@ -75,7 +75,7 @@ SPIRA_DEVICE void pairs_cursor_open(const pairs_params &p, int32_t rows, pairs_c
             break;
         }
     }
-    map_span span = pairs_span_of(&p.pairs, p.conv.volume, p.sides, rows, c.offset);
+    const map_span span = pairs_list_of(&p.pairs, p.conv.volume, p.sides, rows, c.offset).span;
     c.next_first = p.first[c.offset + 1];
     c.from = span.begin;
     c.count = span.count;
@@ -96,15 +96,13 @@ SPIRA_DEVICE void pairs_cursor_step(const pairs_params &p, int32_t rows, int pai
     ++c.unit;
 }
 
-// Source row of pair j of the list; -1 past its end.
-SPIRA_DEVICE int32_t pairs_source(const pairs_params &p, const pairs_cursor &c, int32_t j) {
-    const int32_t *rows = pairs_sources(&p.pairs, p.conv.volume, p.sides, c.offset);
-    return j >= c.count ? -1 : rows ? rows[c.from + j] : c.from + j;
+// The list of a cursor, for pairs_row.
+SPIRA_DEVICE pairs_list pairs_cursor_list(const pairs_params &p, const pairs_cursor &c) {
+    return pairs_list_of(&p.pairs, p.conv.volume, p.sides, 0, c.offset);
 }
 
-// Output row of pair j of the list; -1 past its end.
-SPIRA_DEVICE int32_t pairs_target(const pairs_params &p, const pairs_cursor &c, int32_t j) {
-    const int32_t *rows = pairs_targets(&p.pairs, p.conv.volume, p.sides, c.offset);
+// The row of pair j of a list: of its sources or targets; -1 past its end.
+SPIRA_DEVICE int32_t pairs_row(const pairs_cursor &c, const int32_t *rows, int32_t j) {
     return j >= c.count ? -1 : rows ? rows[c.from + j] : c.from + j;
 }
 
@@ -125,11 +123,12 @@ SPIRA_DEVICE void pairs_unit_next(const pairs_params &p, int32_t rows, pairs_cur
     pairs_cursor_step(p, rows, pairs_group_rows * pair_groups, c);
     unit.offset = c.offset;
     unit.left = c.count - c.at;
+    const pairs_list list = pairs_cursor_list(p, c);
 #pragma unroll
     for (int i = 0; i < 2 * pair_groups; ++i) {
         int32_t j = c.at + i * 8 + (int)threadIdx.x % 32 / 4;
-        unit.group[i / 2].source[i % 2] = pairs_source(p, c, j);
-        unit.group[i / 2].row[i % 2] = (uint32_t)pairs_target(p, c, j);
+        unit.group[i / 2].source[i % 2] = pairs_row(c, list.sources, j);
+        unit.group[i / 2].row[i % 2] = (uint32_t)pairs_row(c, list.targets, j);
     }
 }
 
