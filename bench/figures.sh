@@ -186,7 +186,7 @@ to=${TO:-.}
     fail 'figures of a quick run do not go into the tables here; TO=folder names another place.'
 mkdir -p "$to/bench/figures"
 
-table="-f bench/json.awk -f bench/table.awk -f bench/table_print.awk"
+table="-f bench/json.awk -f bench/table.awk"
 for page in README.md bench/README.md; do
     # shellcheck disable=SC2086
     awk $table bench/peers.jsonl "$@" "$page" >"$to/$page.new" || fail "$page cannot be filled."
