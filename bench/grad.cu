@@ -25,8 +25,8 @@ struct grad_work {
     void *packed;
     size_t packed_bytes;
     float *bias;      // [cout]
-    char *scratch[3]; // of the weights' transform, the weight gradient, the bias gradient
-    size_t bytes[3];
+    char *scratch[2]; // of the weight gradient, of the bias gradient
+    size_t bytes[2];
     // On the host:
     const int32_t *taps;  // [voxels, volume]
     const char *in, *out; // features, gradients of the outputs
@@ -60,10 +60,11 @@ static double grad_value(const grad_work *w, const char *features, int64_t at) {
 
 static spira::status grad_transform_step(void *context, cudaStream_t stream) {
     const grad_work *w = (const grad_work *)context;
-    const spira::conv_weights weights = {w->given, w->packed, w->packed_bytes, nullptr};
-    return spira::conv_grad_weights_pack<BENCH_GRAD_FORMAT>(
-        bench_gpu(), &w->input.shape, spira::grad_source_both, spira::grad_order_mirrored, &weights,
-        w->scratch[0], w->bytes[0], stream);
+    const spira::conv_grad_weights_args a = {w->input.shape,
+                                             spira::grad_source_both,
+                                             spira::grad_order_mirrored,
+                                             {w->given, w->packed, w->packed_bytes, nullptr}};
+    return spira::conv_grad_weights_pack<BENCH_GRAD_FORMAT>(bench_gpu(), &a, nullptr, 0, stream);
 }
 
 static spira::status grad_input_step(void *context, cudaStream_t stream) {
@@ -73,16 +74,25 @@ static spira::status grad_input_step(void *context, cudaStream_t stream) {
 
 static spira::status grad_weight_step(void *context, cudaStream_t stream) {
     const grad_work *w = (const grad_work *)context;
-    return spira::conv_grad_weight<BENCH_GRAD_FORMAT>(bench_gpu(), &w->weight, w->scratch[1],
-                                                      w->bytes[1], stream);
+    return spira::conv_grad_weight<BENCH_GRAD_FORMAT>(bench_gpu(), &w->weight, w->scratch[0],
+                                                      w->bytes[0], stream);
+}
+
+static spira::status grad_both_step(void *context, cudaStream_t stream) {
+    grad_work *w = (grad_work *)context;
+    spira::conv_grad_weight_args a = w->weight;
+    a.bias_grad = w->bias;
+    return spira::conv_grad_weight<BENCH_GRAD_FORMAT>(bench_gpu(), &a, w->scratch[0], w->bytes[0],
+                                                      stream);
 }
 
 static spira::status grad_bias_step(void *context, cudaStream_t stream) {
     const grad_work *w = (const grad_work *)context;
     const spira::conv_grad_weight_args *a = &w->weight;
-    return spira::conv_grad_bias<BENCH_GRAD_FORMAT>(bench_gpu(), a->shape.type, a->out_grad,
-                                                    a->count, a->capacity, a->shape.cout, w->bias,
-                                                    w->scratch[2], w->bytes[2], stream);
+    const spira::conv_grad_bias_args args = {a->shape.type, a->shape.cout, a->out_grad,
+                                             a->count,      a->capacity,   w->bias};
+    return spira::conv_grad_bias<BENCH_GRAD_FORMAT>(bench_gpu(), &args, w->scratch[1], w->bytes[1],
+                                                    stream);
 }
 
 // ---- the layer ----------------------------------------------------------------------------------
@@ -105,12 +115,11 @@ static void grad_map(bench_session *s, const bench_scene<uint64_t> *scene,
 
 static void grad_scratch(bench_session *s, grad_work *w) {
     const spira::conv_shape *shape = &w->weight.shape;
-    BENCH_TRY(spira::conv_grad_weights_workspace(shape, spira::grad_source_both, &w->bytes[0]));
-    BENCH_TRY(spira::conv_grad_weight_workspace(bench_gpu(), shape, &w->bytes[1]));
-    BENCH_TRY(spira::conv_grad_bias_workspace(bench_gpu(), shape->cout, &w->bytes[2]));
+    BENCH_TRY(spira::conv_grad_weight_workspace(bench_gpu(), shape, &w->bytes[0]));
+    BENCH_TRY(spira::conv_grad_bias_workspace(shape->cout, &w->bytes[1]));
     BENCH_TRY(spira::conv_grad_weights_bytes(bench_gpu(), shape, spira::grad_source_both,
                                              &w->packed_bytes));
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 2; ++i) {
         w->scratch[i] = bench_device<char>(&s->pool, (int64_t)w->bytes[i]);
     }
     w->packed = bench_device<char>(&s->pool, (int64_t)w->packed_bytes);
@@ -274,6 +283,9 @@ static void grad_run(bench_session *s, const bench_scene<uint64_t> *scene, const
     grad_check_input(s, &w, label);
     grad_check_weight(s, &w, label);
     grad_check_bias(s, &w, label);
+    BENCH_CUDA(cudaMemsetAsync(w.bias, 0xff, (size_t)layer[1] * sizeof(float), s->stream));
+    BENCH_TRY(grad_both_step(&w, s->stream));
+    grad_check_bias(s, &w, label);
     bench_row row = bench_row_make("grad", scene);
     row.cin = layer[0];
     row.cout = layer[1];
@@ -286,6 +298,7 @@ static void grad_run(bench_session *s, const bench_scene<uint64_t> *scene, const
     grad_time(s, &w, "input gradient", grad_input_step, &row);
     row.bytes = w.pairs * (layer[0] + layer[1]) * spira::numeric_size(type); // gathered
     grad_time(s, &w, "weight gradient", grad_weight_step, &row);
+    grad_time(s, &w, "weight and bias gradient", grad_both_step, &row);
     bench_pool_free(&s->pool, keep);
 }
 

@@ -77,46 +77,54 @@ SPIRA_API status conv_grad_pack(const device_info *gpu, const conv_shape *s, gra
                : conv_pack<format, conv_weights_of_layer>(gpu, s, kernel, weights, stream);
 }
 
-// Bytes of scratch for conv_grad_weights_pack: the transposed weights.
+// Weights to be packed for an input gradient. A host struct, read during the call only.
+struct conv_grad_weights_args {
+    conv_shape shape; // of the layer
+    grad_source source;
+    grad_order order; // of conv_grad_request
+    // `weight` as of conv_weights_pack; `packed`: conv_grad_weights_bytes; `trouble`: weights that
+    // the format cannot hold, of a layer with two sources by their place in scratch.
+    conv_weights weights;
+};
+
+// Bytes of scratch for conv_grad_weights_pack: the transposed weights of a layer with two sources;
+// 0 with one.
 SPIRA_API status conv_grad_weights_workspace(const conv_shape *shape, grad_source source,
                                              size_t *bytes) {
     SPIRA_TRY(conv_grad_shape_check(shape, source, grad_order_same));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    const int64_t rows = grad_channels_of(shape, source).count;
+    const int64_t rows = shape->cin2 ? grad_channels_of(shape, source).count : 0;
     workspace w = workspace_begin(nullptr);
     workspace_take<float>(&w, shape->volume * rows * shape->cout);
     *bytes = w.used;
     return status_success();
 }
 
-// Transposes a layer's weights, mirrors them if `order` says so, and packs them for
-// conv_grad_input.
+// Transposes a layer's weights, mirrors them if args->order says so, and packs them for
+// conv_grad_input, rounded to the format.
 //
-// inputs   weights: see conv_weights; those of conv_weights_pack
-//          order: of conv_grad_request; scratch: conv_grad_weights_workspace, aligned to 256
-// outputs  weights->packed: conv_grad_weights_bytes, rounded to the format; weights->trouble:
-//          weights that the format cannot hold, with two sources by their place in scratch
+// inputs   args; scratch: conv_grad_weights_workspace, aligned to 256
 // errors   null pointers, sizes, alignment, buffers that are too small; both sources together with
 //          more than 4096 channels
 // Asynchronous; one launch, or two for a layer with two sources.
 template <numeric format = numeric_any>
-SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape *shape,
-                                        grad_source source, grad_order order,
-                                        const conv_weights *weights, void *scratch,
-                                        size_t scratch_bytes, cudaStream_t stream) {
+SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_grad_weights_args *args,
+                                        void *scratch, size_t scratch_bytes, cudaStream_t stream) {
     size_t bytes, needed;
-    SPIRA_TRY(conv_grad_shape_check(shape, source, order));
-    SPIRA_TRY(conv_grad_weights_bytes(gpu, shape, source, &bytes));
-    SPIRA_TRY(conv_grad_weights_workspace(shape, source, &needed));
-    SPIRA_TRY(conv_pack_check(weights, bytes));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    const conv_shape s = conv_grad_shape(shape, source);
-    if (!shape->cin2) {
-        return conv_grad_pack<format>(gpu, &s, order, weights, stream);
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_TRY(conv_grad_shape_check(&args->shape, args->source, args->order));
+    SPIRA_TRY(conv_grad_weights_bytes(gpu, &args->shape, args->source, &bytes));
+    SPIRA_TRY(conv_pack_check(&args->weights, bytes));
+    const conv_shape s = conv_grad_shape(&args->shape, args->source);
+    if (!args->shape.cin2) {
+        return conv_grad_pack<format>(gpu, &s, args->order, &args->weights, stream);
     }
-    SPIRA_TRY(grad_transpose(shape, source, order, weights->weight, (float *)scratch, stream));
-    conv_weights transposed = *weights;
+    SPIRA_TRY(conv_grad_weights_workspace(&args->shape, args->source, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    conv_weights transposed = args->weights;
     transposed.weight = (const float *)scratch;
+    SPIRA_TRY(grad_transpose(&args->shape, args->source, args->order, args->weights.weight,
+                             (float *)scratch, stream));
     return conv_weights_pack<format>(gpu, &s, &transposed, stream);
 }
 
@@ -147,26 +155,6 @@ SPIRA_API status conv_grad_input(const device_info *gpu, const conv_grad_input_a
 
 // ---- weight gradient ----------------------------------------------------------------------------
 
-// One weight gradient. A host struct, read during the call only. Arrays are in device memory;
-// features have the storage type of shape.type.
-struct conv_grad_weight_args {
-    conv_shape shape;     // of the layer
-    const void *in;       // [inputs, cin]
-    const void *in2;      // [inputs, cin2], or null where cin2 is 0
-    const void *out_grad; // [outputs, cout]
-    // Of map_build_lists, for the layer's kernel and sets. Lists of the other direction serve too,
-    // with `input` and `output` exchanged. Zeroed for a 1x1x1 layer on one set
-    // (pairs_sides_centre).
-    map_lists pairs;
-    pairs_sides sides;    // which products the lists stand for
-    const int32_t *count; // [1] outputs, at most `capacity`
-    int32_t capacity;
-    float *weight_grad; // [volume, cin + cin2, cout]
-    // Programmatic dependent launch, as in conv_args: the kernel before this one on the stream
-    // writes neither the lists nor the count. It may write the features.
-    bool programmatic;
-};
-
 SPIRA_API status conv_grad_weight_check(const device_info *gpu, const conv_grad_weight_args *a) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
@@ -188,7 +176,8 @@ SPIRA_API status conv_grad_weight_check(const device_info *gpu, const conv_grad_
     const void *const to = a->weight_grad;
     SPIRA_REQUIRE(to != a->in && to != a->in2 && to != a->out_grad, status_unsupported,
                   "weight_grad (overlaps an input)", 0);
-    return status_success();
+    return a->bias_grad ? pointer_check(a->bias_grad, sizeof(float), "bias_grad")
+                        : status_success();
 }
 
 SPIRA_API grad_params grad_params_of(const conv_grad_weight_args *a, const grad_cut *c) {
@@ -201,6 +190,7 @@ SPIRA_API grad_params grad_params_of(const conv_grad_weight_args *a, const grad_
     p.pairs = a->pairs;
     p.count = a->count;
     p.weight_grad = a->weight_grad;
+    p.bias_grad = a->bias_grad;
     p.sides = a->sides;
     p.capacity = a->capacity;
     p.volume = s->volume;
@@ -221,8 +211,15 @@ SPIRA_API grad_params grad_params_of(const conv_grad_weight_args *a, const grad_
     return p;
 }
 
+// Scratch of conv_grad_weight: carved, or counted if there is no memory.
+SPIRA_API void grad_carve(const conv_shape *shape, const grad_cut *cut, workspace *w,
+                          grad_params *p) {
+    p->slots = workspace_take<float>(w, grad_slots(cut));
+    p->bias_slots = workspace_take<float>(w, grad_bias_slots(shape->cout));
+}
+
 // Bytes of scratch for conv_grad_weight: the partial sums of one to three thread blocks a
-// multiprocessor. It depends on the shape and the device alone.
+// multiprocessor, and those of the bias. It depends on the shape and the device alone.
 SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_shape *shape,
                                             size_t *bytes) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
@@ -230,7 +227,8 @@ SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_s
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     const grad_cut cut = grad_cut_of(shape, gpu);
     workspace w = workspace_begin(nullptr);
-    workspace_take<float>(&w, grad_slots(&cut));
+    grad_params p = {};
+    grad_carve(shape, &cut, &w, &p);
     *bytes = w.used;
     return status_success();
 }
@@ -244,11 +242,13 @@ SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_s
 // inputs   args: see conv_grad_weight_args. Pairs with a negative row, pairs of outputs from *count
 //          on, and pairs from pairs.capacity on, are skipped
 //          scratch: conv_grad_weight_workspace, aligned to 256
-// outputs  args->weight_grad, all of it: 0 for an offset without pairs
+// outputs  args->weight_grad, all of it: 0 for an offset without pairs; args->bias_grad, the same
+//          bits as those of conv_grad_bias
 // errors   null pointers, sizes, alignment, a half map of an even volume, scratch that is too small
-// Asynchronous; two launches. Products of fp16 and bf16 are exact, tf32 rounds the features to 10
-// bits of fraction; sums are fp32. Bit-identical from run to run: the order of the additions
-// depends on the pairs, the shape and the device_info, not on the capacities.
+// Asynchronous; two launches, three with a bias gradient. Products of fp16 and bf16 are exact, tf32
+// rounds the features to 10 bits of fraction; sums are fp32. Bit-identical from run to run: the
+// order of the additions depends on the pairs, the shape and the device_info, not on the
+// capacities.
 //
 // cost     (cin + cout) elements gathered for each pair, times the tiles of up to 256 channels on
 //          the other side; written and read once for each part: the sums of a tile
@@ -261,56 +261,51 @@ SPIRA_API status conv_grad_weight(const device_info *gpu, const conv_grad_weight
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const grad_cut cut = grad_cut_of(&args->shape, gpu);
     grad_params p = grad_params_of(args, &cut);
-    p.slots = (float *)scratch;
     p.programmatic = args->programmatic && gpu->programmatic;
+    workspace w = workspace_begin(scratch);
+    grad_carve(&args->shape, &cut, &w, &p);
     return numeric_dispatch<format>(args->shape.type,
-                                    [&](auto tag) { return grad_run(tag, p, &cut, gpu, stream); });
+                                    [&](auto tag) { return grad_run(tag, gpu, p, &cut, stream); });
 }
 
 // ---- bias gradient ------------------------------------------------------------------------------
 
 // Bytes of scratch for conv_grad_bias.
-SPIRA_API status conv_grad_bias_workspace(const device_info *gpu, int cout, size_t *bytes) {
-    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
-    SPIRA_REQUIRE(cout >= 1 && cout <= conv_channels_max, status_bad_size, "cout", cout);
+SPIRA_API status conv_grad_bias_workspace(int cout, size_t *bytes) {
+    SPIRA_TRY(conv_grad_channels_check(cout));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
-    workspace_take<float>(&w, (int64_t)gpu->multiprocessors * grad_bias_resident * cout);
+    workspace_take<float>(&w, grad_bias_slots(cout));
     *bytes = w.used;
     return status_success();
 }
 
-// The bias gradient: the sum of the rows of out_grad.
+// The bias gradient by itself: the sum of the rows of out_grad. conv_grad_weight computes it beside
+// the weight gradient, in less time.
 //
-// inputs   out_grad [capacity, cout] of `type`; count [1]: rows, at most `capacity`
-//          scratch: conv_grad_bias_workspace, aligned to 256
-// outputs  bias_grad [cout] fp32
+// inputs   args: see conv_grad_bias_args; scratch: conv_grad_bias_workspace, aligned to 256
+// outputs  args->bias_grad
 // errors   null pointers, sizes, alignment, scratch that is too small
-// Asynchronous; two launches. Bit-identical from run to run: the order of the additions depends on
-// the number of rows and of multiprocessors.
+// Asynchronous; two launches. Bit-identical from run to run and on every GPU: the order of the
+// additions depends on the number of rows and on the alignment alone.
 template <numeric format = numeric_any>
-SPIRA_API status conv_grad_bias(const device_info *gpu, numeric type, const void *out_grad,
-                                const int32_t *count, int32_t capacity, int cout, float *bias_grad,
+SPIRA_API status conv_grad_bias(const device_info *gpu, const conv_grad_bias_args *args,
                                 void *scratch, size_t scratch_bytes, cudaStream_t stream) {
     size_t needed;
-    SPIRA_TRY(conv_grad_bias_workspace(gpu, cout, &needed));
-    SPIRA_REQUIRE(numeric_valid(type), status_unsupported, "type", type);
-    SPIRA_TRY(pointer_check(out_grad, (size_t)numeric_size(type), "out_grad"));
-    SPIRA_TRY(pointer_check(count, sizeof(int32_t), "count"));
-    SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "capacity",
-                  capacity);
-    SPIRA_TRY(pointer_check(bias_grad, sizeof(float), "bias_grad"));
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_TRY(conv_grad_bias_check(args));
+    SPIRA_TRY(conv_grad_bias_workspace(args->cout, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     grad_bias_params p = {};
-    p.from = out_grad;
-    p.count = count;
+    p.from = args->out_grad;
+    p.count = args->count;
     p.slots = (float *)scratch;
-    p.to = bias_grad;
-    p.capacity = capacity;
-    p.channels = cout;
-    p.parts = gpu->multiprocessors * grad_bias_resident;
-    return numeric_dispatch<format>(type, [&](auto tag) {
-        return grad_bias_run<typename decltype(tag)::element>(p, gpu, false, stream);
+    p.to = args->bias_grad;
+    p.capacity = args->capacity;
+    p.channels = args->cout;
+    p.wide = args->cout % grad_bias_each == 0 && wide_aligned(args->out_grad, 16);
+    return numeric_dispatch<format>(args->type, [&](auto tag) {
+        return grad_bias_run<typename decltype(tag)::element>(gpu, p, false, stream);
     });
 }
 

@@ -82,6 +82,53 @@ SPIRA_BOTH int grad_offset(const conv_shape *s, grad_order order, int k) {
     return order == grad_order_mirrored ? s->volume - 1 - k : k;
 }
 
+// One weight gradient. A host struct, read during the call only. Arrays are in device memory;
+// features have the storage type of shape.type.
+struct conv_grad_weight_args {
+    conv_shape shape;     // of the layer
+    const void *in;       // [inputs, cin]
+    const void *in2;      // [inputs, cin2], or null where cin2 is 0
+    const void *out_grad; // [outputs, cout]
+    // Of map_build_lists, for the layer's kernel and sets. Lists of the other direction serve too,
+    // with `input` and `output` exchanged. Zeroed for a 1x1x1 layer on one set
+    // (pairs_sides_centre).
+    map_lists pairs;
+    pairs_sides sides;    // which products the lists stand for
+    const int32_t *count; // [1] outputs, at most `capacity`
+    int32_t capacity;
+    float *weight_grad; // [volume, cin + cin2, cout]
+    float *bias_grad;   // [cout]: the bias gradient as well; null: none
+    // Programmatic dependent launch, as in conv_args: the kernel before this one on the stream
+    // writes neither the lists nor the count. It may write the features.
+    bool programmatic;
+};
+
+// One bias gradient by itself.
+struct conv_grad_bias_args {
+    numeric type;
+    int cout;
+    const void *out_grad; // [capacity, cout] of `type`
+    const int32_t *count; // [1] rows, at most `capacity`
+    int32_t capacity;
+    float *bias_grad; // [cout]
+};
+
+SPIRA_API status conv_grad_channels_check(int cout) {
+    SPIRA_REQUIRE(cout >= 1 && cout <= conv_channels_max, status_bad_size, "cout", cout);
+    return status_success();
+}
+
+SPIRA_API status conv_grad_bias_check(const conv_grad_bias_args *a) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
+    SPIRA_TRY(conv_grad_channels_check(a->cout));
+    SPIRA_TRY(pointer_check(a->out_grad, (size_t)numeric_size(a->type), "out_grad"));
+    SPIRA_TRY(pointer_check(a->count, sizeof(int32_t), "count"));
+    SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
+                  a->capacity);
+    return pointer_check(a->bias_grad, sizeof(float), "bias_grad");
+}
+
 // ---- host loops ---------------------------------------------------------------------------------
 
 // The weights of the convolution that computes the input gradient: the host loop of the transform
@@ -107,39 +154,47 @@ SPIRA_API status conv_grad_weights_host(const conv_shape *s, grad_source source,
     return status_success();
 }
 
-// The input gradient: the host loop of conv_grad_input (conv_grad.cuh), in float or double.
-//
-// inputs   out_grad [outputs, cout]; weight [volume, cin + cin2, cout]: of the layer, not
-//          transposed; map [inputs, volume]: see grad_order; null for the identity (volume 1)
-//          residual [inputs, channels of `source`]: added, or null
-// outputs  in_grad [inputs, channels of `source`]
-// The order of the additions is fixed: the residual, then offsets ascending, channels ascending.
+// What conv_grad_input_host reads.
+struct conv_grad_input_host_args {
+    conv_shape shape; // of the layer
+    grad_source source;
+    grad_order order;
+    const float *out_grad; // [outputs, cout]
+    const float *weight;   // [volume, cin + cin2, cout]: of the layer, not transposed
+    const int32_t *map;    // [inputs, volume]: see grad_order; null for the identity (volume 1)
+    int32_t inputs;
+    const float *residual; // [inputs, channels of `source`]: added, or null
+};
+
+// The input gradient, in_grad [inputs, channels of `source`]: the host loop of conv_grad_input
+// (conv_grad.cuh), in float or double. The order of the additions is fixed: the residual, then
+// offsets ascending, channels ascending.
 template <typename Sum>
-SPIRA_API status conv_grad_input_host(const conv_shape *s, grad_source source, grad_order order,
-                                      const float *out_grad, const float *weight,
-                                      const int32_t *map, int32_t inputs, const float *residual,
-                                      Sum *in_grad) {
-    SPIRA_TRY(conv_grad_shape_check(s, source, order));
-    SPIRA_REQUIRE(out_grad, status_null_pointer, "out_grad", 0);
-    SPIRA_REQUIRE(weight, status_null_pointer, "weight", 0);
-    SPIRA_REQUIRE(map || s->volume == 1, status_null_pointer, "map", 0);
+SPIRA_API status conv_grad_input_host(const conv_grad_input_host_args *a, Sum *in_grad) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    const conv_shape *s = &a->shape;
+    SPIRA_TRY(conv_grad_shape_check(s, a->source, a->order));
+    SPIRA_REQUIRE(a->out_grad, status_null_pointer, "out_grad", 0);
+    SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
+    SPIRA_REQUIRE(a->map || s->volume == 1, status_null_pointer, "map", 0);
     SPIRA_REQUIRE(in_grad, status_null_pointer, "in_grad", 0);
-    SPIRA_REQUIRE(inputs >= 0, status_bad_size, "inputs", inputs);
-    const grad_channels c = grad_channels_of(s, source);
-    const int64_t rows = s->cin + s->cin2, chunk = 64, chunks = ceil_div(inputs, chunk);
+    SPIRA_REQUIRE(a->inputs >= 0, status_bad_size, "inputs", a->inputs);
+    const grad_channels c = grad_channels_of(s, a->source);
+    const int64_t rows = s->cin + s->cin2, chunk = 64, chunks = ceil_div(a->inputs, chunk);
     SPIRA_PARALLEL_FOR
     for (int64_t b = 0; b < chunks; ++b) {
-        for (int64_t i = b * chunk; i < min_of(inputs, (b + 1) * chunk); ++i) {
+        for (int64_t i = b * chunk; i < min_of(a->inputs, (b + 1) * chunk); ++i) {
             Sum *sum = in_grad + i * c.count;
-            for (int a = 0; a < c.count; ++a) {
-                sum[a] = residual ? (Sum)residual[i * c.count + a] : 0;
+            for (int j = 0; j < c.count; ++j) {
+                sum[j] = a->residual ? (Sum)a->residual[i * c.count + j] : 0;
             }
             for (int k = 0; k < s->volume; ++k) {
-                const int64_t o = map ? map[i * s->volume + k] : i;
-                const float *from = weight + (grad_offset(s, order, k) * rows + c.first) * s->cout;
-                for (int64_t a = 0; a < c.count && o >= 0; ++a) {
+                const int64_t o = a->map ? a->map[i * s->volume + k] : i;
+                const int64_t first = grad_offset(s, a->order, k) * rows + c.first;
+                const float *from = a->weight + first * s->cout;
+                for (int64_t j = 0; j < c.count && o >= 0; ++j) {
                     for (int64_t n = 0; n < s->cout; ++n) {
-                        sum[a] += (Sum)out_grad[o * s->cout + n] * (Sum)from[a * s->cout + n];
+                        sum[j] += (Sum)a->out_grad[o * s->cout + n] * (Sum)from[j * s->cout + n];
                     }
                 }
             }
@@ -159,64 +214,15 @@ SPIRA_API void conv_grad_host_outer(const float *x, int channels, const float *y
     }
 }
 
-// The weight gradient: the host loop of conv_grad_weight (conv_grad.cuh), in float or double.
-//
-// inputs   in [inputs, cin], in2 [inputs, cin2] or null; out_grad [outputs, cout]; pairs, sides: see
-//          conv_pairs.h; pairs may be null for a 1x1x1 layer on one set (pairs_sides_centre)
-// outputs  weight_grad [volume, cin + cin2, cout]; 0 for an offset without pairs
-// errors   null pointers, sizes, a half map of an even volume
-// The order of the additions is fixed: pairs as they stand in their list.
-template <typename Sum>
-SPIRA_API status conv_grad_weight_host(const conv_shape *s, const float *in, const float *in2,
-                                       const float *out_grad, const map_lists *pairs,
-                                       pairs_sides sides, int32_t outputs, Sum *weight_grad) {
-    SPIRA_TRY(conv_shape_check(s));
-    SPIRA_TRY(pairs_sides_check(s, sides));
-    SPIRA_REQUIRE(in, status_null_pointer, "in", 0);
-    SPIRA_REQUIRE(in2 || !s->cin2, status_null_pointer, "in2", 0);
-    SPIRA_REQUIRE(out_grad, status_null_pointer, "out_grad", 0);
-    const map_lists none = {};
-    if (s->volume > 1 || sides != pairs_sides_centre) {
-        SPIRA_REQUIRE(pairs, status_null_pointer, "pairs", 0);
-        SPIRA_TRY(map_lists_check(pairs));
-    }
-    SPIRA_REQUIRE(weight_grad, status_null_pointer, "weight_grad", 0);
-    SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
-    const map_lists *lists = pairs ? pairs : &none;
-    const int64_t size = (int64_t)(s->cin + s->cin2) * s->cout;
-    SPIRA_PARALLEL_FOR
-    for (int k = 0; k < s->volume; ++k) {
-        const pairs_list list = pairs_list_of(lists, s->volume, sides, outputs, k);
-        const map_span span = list.span;
-        Sum *to = weight_grad + k * size;
-        std::fill(to, to + size, (Sum)0);
-        for (int64_t p = span.begin; p < (int64_t)span.begin + span.count; ++p) {
-            const int64_t i = list.sources ? list.sources[p] : p;
-            const int64_t o = list.targets ? list.targets[p] : p;
-            if (i < 0 || o < 0 || o >= outputs) {
-                continue;
-            }
-            conv_grad_host_outer(in + i * s->cin, s->cin, out_grad + o * s->cout, s->cout, to);
-            if (s->cin2) {
-                conv_grad_host_outer(in2 + i * s->cin2, s->cin2, out_grad + o * s->cout, s->cout,
-                                     to + (int64_t)s->cin * s->cout);
-            }
-        }
-    }
-    return status_success();
-}
-
-// The bias gradient: the host loop of conv_grad_bias (conv_grad.cuh), in float or double.
-//
-// inputs   out_grad [outputs, cout]
-// outputs  bias_grad [cout]
+// The bias gradient, bias_grad [cout]: the host loop of conv_grad_bias (conv_grad.cuh), in float or
+// double. out_grad [outputs, cout]
 template <typename Sum>
 SPIRA_API status conv_grad_bias_host(const float *out_grad, int32_t outputs, int cout,
                                      Sum *bias_grad) {
     SPIRA_REQUIRE(out_grad, status_null_pointer, "out_grad", 0);
     SPIRA_REQUIRE(bias_grad, status_null_pointer, "bias_grad", 0);
     SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
-    SPIRA_REQUIRE(cout >= 1 && cout <= conv_channels_max, status_bad_size, "cout", cout);
+    SPIRA_TRY(conv_grad_channels_check(cout));
     std::fill(bias_grad, bias_grad + cout, (Sum)0);
     for (int64_t o = 0; o < outputs; ++o) {
         for (int n = 0; n < cout; ++n) {
@@ -224,6 +230,58 @@ SPIRA_API status conv_grad_bias_host(const float *out_grad, int32_t outputs, int
         }
     }
     return status_success();
+}
+
+// What conv_grad_weight_host reads: as conv_grad_weight_args.
+struct conv_grad_weight_host_args {
+    conv_shape shape;
+    const float *in, *in2, *out_grad;
+    map_lists pairs;
+    pairs_sides sides;
+    int32_t outputs;
+};
+
+// The weight gradient, weight_grad [volume, cin + cin2, cout], and the bias gradient, bias_grad
+// [cout], unless it is null: the host loop of conv_grad_weight (conv_grad.cuh), in float or double.
+// The order of the additions is fixed: pairs as they stand in their list.
+template <typename Sum>
+SPIRA_API status conv_grad_weight_host(const conv_grad_weight_host_args *a, Sum *weight_grad,
+                                       Sum *bias_grad) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    const conv_shape *s = &a->shape;
+    SPIRA_TRY(conv_shape_check(s));
+    SPIRA_TRY(pairs_sides_check(s, a->sides));
+    SPIRA_REQUIRE(a->in, status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(a->in2 || !s->cin2, status_null_pointer, "in2", 0);
+    SPIRA_REQUIRE(a->out_grad, status_null_pointer, "out_grad", 0);
+    if (s->volume > 1 || a->sides != pairs_sides_centre) {
+        SPIRA_TRY(map_lists_check(&a->pairs));
+    }
+    SPIRA_REQUIRE(weight_grad, status_null_pointer, "weight_grad", 0);
+    SPIRA_REQUIRE(a->outputs >= 0, status_bad_size, "outputs", a->outputs);
+    const int64_t size = (int64_t)(s->cin + s->cin2) * s->cout;
+    SPIRA_PARALLEL_FOR
+    for (int k = 0; k < s->volume; ++k) {
+        const pairs_list list = pairs_list_of(&a->pairs, s->volume, a->sides, a->outputs, k);
+        const int64_t begin = list.span.begin;
+        Sum *to = weight_grad + k * size;
+        std::fill(to, to + size, (Sum)0);
+        for (int64_t p = begin; p < begin + list.span.count; ++p) {
+            const int64_t i = list.sources ? list.sources[p] : p;
+            const int64_t o = list.targets ? list.targets[p] : p;
+            if (i < 0 || o < 0 || o >= a->outputs) {
+                continue;
+            }
+            const float *grad = a->out_grad + o * s->cout;
+            conv_grad_host_outer(a->in + i * s->cin, s->cin, grad, s->cout, to);
+            if (s->cin2) {
+                conv_grad_host_outer(a->in2 + i * s->cin2, s->cin2, grad, s->cout,
+                                     to + (int64_t)s->cin * s->cout);
+            }
+        }
+    }
+    return bias_grad ? conv_grad_bias_host(a->out_grad, a->outputs, s->cout, bias_grad)
+                     : status_success();
 }
 
 } // namespace spira

@@ -87,7 +87,7 @@ SPIRA_KERNEL void __launch_bounds__(grad_exact_threads, grad_exact_resident)
         // ---- finish
         const grad_cursor list = done;
         if (grad_cursor_next(p, starts, chunk, done)) {
-            const grad_target to = grad_target_of(p, tile, part, part_first, list, T, T);
+            const grad_target to = grad_target_of(p, tile, part, part_first, list);
 #pragma unroll
             for (int e = 0; e < 16; ++e) {
                 grad_put(to, y * 4 + e / 4, x * 4 + e % 4, sum[e / 4][e % 4]);

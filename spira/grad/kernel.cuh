@@ -84,9 +84,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     uint32_t *starts = (uint32_t *)(grad_memory + T::ring_bytes + grad_split_bytes(T::rows));
     float *shared = (float *)(grad_memory + T::ring_bytes);
     const int part = (int)blockIdx.y;
-    if (!p.programmatic) {
-        pdl_wait();
-    }
+    grad_wait(p, false);
     grad_cursor filled = grad_cursor_begin(p, part, starts); // of the stage that is filled next
     grad_cursor done = filled;                               // that is multiplied next
     const uint32_t part_first = filled.at;
@@ -104,9 +102,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     if (filled.at < filled.stop) {
         ahead = grad_pairs_load<T>(filled);
     }
-    if (p.programmatic) {
-        pdl_wait(); // features, slots and the gradient belong to the kernels before until here
-    }
+    grad_wait(p, true); // features, slots and the gradient belong to the kernels before until here
     uint32_t to = 0, at = 0; // first bytes of these stages
     int s = 1 - T::stages;
     while (done.at < done.stop) { // a list: between two of them no register holds sums
@@ -138,11 +134,11 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
             }
         }
         // ---- finish
-        const grad_target target =
-            grad_target_of(p, tile, part, part_first, list, T::rows, T::columns);
+        const grad_target target = grad_target_of(p, tile, part, part_first, list);
         grad_flush<T>(target, own, sum, shared);
     }
     async_copy_wait();
+    grad_wait_bias(p);
 #endif
 }
 

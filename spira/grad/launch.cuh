@@ -103,48 +103,48 @@ SPIRA_API int64_t grad_slots(const grad_cut *c) {
 // ---- launches -----------------------------------------------------------------------------------
 
 // rows, columns: of a tile.
-SPIRA_LAUNCHER status grad_reduce_launch(const grad_params &p, int rows, int columns,
-                                         const device_info *d, cudaStream_t stream) {
+SPIRA_LAUNCHER status grad_reduce_launch(const device_info *gpu, const grad_params &p, int rows,
+                                         int columns, cudaStream_t stream) {
     const grad_reduce_cut cut = {rows, columns, grad_reduce_groups(p.parts, rows * columns)};
     const int elements = grad_reduce_threads / cut.groups * grad_reduce_each;
     const dim3 grid((unsigned)ceil_div(rows * columns, elements), (unsigned)(p.down * p.across),
-                    (unsigned)p.volume);
+                    (unsigned)(p.volume + (p.bias_grad != nullptr)));
     return kernel_launch(grad_reduce_kernel<>,
-                         {grid, grad_reduce_threads, stream, "conv_grad_weight", d->programmatic},
+                         {grid, grad_reduce_threads, stream, "conv_grad_weight", gpu->programmatic},
                          p, cut);
 }
 
 template <typename E, int rows>
-SPIRA_API status grad_tensor_launch(const grad_params &p, const device_info *d,
+SPIRA_API status grad_tensor_launch(const device_info *gpu, const grad_params &p,
                                     cudaStream_t stream) {
     typedef grad_traits<E, rows> T;
     const int bytes = grad_bytes(rows, sizeof(E), p.volume);
     const auto kernel = grad_kernel<T>;
-    SPIRA_TRY(kernel_shared_allow(kernel, d->shared_max, "conv_grad_weight (shared memory)"));
+    SPIRA_TRY(kernel_shared_allow(kernel, gpu->shared_max, "conv_grad_weight (shared memory)"));
     SPIRA_TRY(kernel_launch(kernel,
                             {dim3((unsigned)(p.down * p.across), (unsigned)p.parts), T::threads,
                              stream, "conv_grad_weight", p.programmatic, (size_t)bytes},
                             p));
-    return grad_reduce_launch(p, T::rows, T::columns, d, stream);
+    return grad_reduce_launch(gpu, p, T::rows, T::columns, stream);
 }
 
 template <typename E, int rows, int columns>
-SPIRA_API status grad_hopper_launch(const grad_params &p, const device_info *d,
+SPIRA_API status grad_hopper_launch(const device_info *gpu, const grad_params &p,
                                     cudaStream_t stream) {
     typedef grad_hopper_traits<E, rows, columns> T;
     const int bytes = grad_hopper_bytes(rows, columns, p.volume, p.stages);
-    const int most = grad_hopper_dynamic_bytes(d->shared_max);
+    const int most = grad_hopper_dynamic_bytes(gpu->shared_max);
     const auto kernel = grad_hopper_kernel<T>;
     SPIRA_TRY(kernel_shared_allow(kernel, most, "conv_grad_weight (shared memory)"));
     SPIRA_TRY(kernel_launch(kernel,
                             {dim3((unsigned)(p.down * p.across), (unsigned)p.parts), T::threads,
                              stream, "conv_grad_weight", p.programmatic, (size_t)bytes},
                             p));
-    return grad_reduce_launch(p, rows, columns, d, stream);
+    return grad_reduce_launch(gpu, p, rows, columns, stream);
 }
 
 template <typename E>
-SPIRA_API status grad_exact_launch(const grad_params &p, const device_info *d,
+SPIRA_API status grad_exact_launch(const device_info *gpu, const grad_params &p,
                                    cudaStream_t stream) {
     const int bytes = (p.volume + 1) * (int)sizeof(uint32_t);
     SPIRA_TRY(
@@ -152,44 +152,44 @@ SPIRA_API status grad_exact_launch(const grad_params &p, const device_info *d,
                       {dim3((unsigned)(p.down * p.across), (unsigned)p.parts), grad_exact_threads,
                        stream, "conv_grad_weight", p.programmatic, (size_t)bytes},
                       p));
-    return grad_reduce_launch(p, grad_exact_tile, grad_exact_tile, d, stream);
+    return grad_reduce_launch(gpu, p, grad_exact_tile, grad_exact_tile, stream);
 }
 
 // Computes a weight gradient with tiles of `rows` (grad_cut.rows).
 template <typename E>
-SPIRA_API status grad_tensor_run(const grad_params &p, int rows, const device_info *d,
+SPIRA_API status grad_tensor_run(const device_info *gpu, const grad_params &p, int rows,
                                  cudaStream_t stream) {
     if constexpr (sizeof(E) == 2) {
         if (rows == 256) {
-            return grad_tensor_launch<E, 256>(p, d, stream);
+            return grad_tensor_launch<E, 256>(gpu, p, stream);
         }
     }
     switch (rows) {
     case 16:
-        return grad_tensor_launch<E, 16>(p, d, stream);
+        return grad_tensor_launch<E, 16>(gpu, p, stream);
     case 32:
-        return grad_tensor_launch<E, 32>(p, d, stream);
+        return grad_tensor_launch<E, 32>(gpu, p, stream);
     case 64:
-        return grad_tensor_launch<E, 64>(p, d, stream);
+        return grad_tensor_launch<E, 64>(gpu, p, stream);
     default:
-        return grad_tensor_launch<E, 128>(p, d, stream);
+        return grad_tensor_launch<E, 128>(gpu, p, stream);
     }
 }
 
 // Computes a weight gradient with tiles of `rows` and `columns` (grad_cut).
 template <typename E>
-SPIRA_API status grad_hopper_run(const grad_params &p, int rows, int columns, const device_info *d,
-                                 cudaStream_t stream) {
+SPIRA_API status grad_hopper_run(const device_info *gpu, const grad_params &p, int rows,
+                                 int columns, cudaStream_t stream) {
     switch (rows + columns) {
     case 64 + 64:
-        return grad_hopper_launch<E, 64, 64>(p, d, stream);
+        return grad_hopper_launch<E, 64, 64>(gpu, p, stream);
     case 64 + 128:
-        return grad_hopper_launch<E, 64, 128>(p, d, stream);
+        return grad_hopper_launch<E, 64, 128>(gpu, p, stream);
     case 128 + 128:
-        return grad_hopper_launch<E, 128, 128>(p, d, stream);
+        return grad_hopper_launch<E, 128, 128>(gpu, p, stream);
     default:
-        return rows < columns ? grad_hopper_launch<E, 128, 256>(p, d, stream)
-                              : grad_hopper_launch<E, 256, 128>(p, d, stream);
+        return rows < columns ? grad_hopper_launch<E, 128, 256>(gpu, p, stream)
+                              : grad_hopper_launch<E, 256, 128>(gpu, p, stream);
     }
 }
 

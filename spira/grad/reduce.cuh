@@ -6,10 +6,12 @@
 // A thread has 4 elements of a tile (grad_fragment). With many parts, groups of threads share the
 // slots of an element: each adds every second (fourth, ..) slot in ascending order, and the first
 // group adds up the groups.
+//
+// Where a bias gradient is asked for, further thread blocks add up its slots (bias.cuh).
 #ifndef SPIRA_GRAD_REDUCE_CUH
 #define SPIRA_GRAD_REDUCE_CUH
 
-#include "../base/launch.cuh"
+#include "bias.cuh"
 #include "share.cuh"
 
 namespace spira {
@@ -82,16 +84,42 @@ SPIRA_DEVICE void grad_reduce_store(float *to, int left, bool wide, float x, flo
     }
 }
 
+SPIRA_BOTH grad_bias_params grad_bias_params_of(const grad_params &p) {
+    grad_bias_params b = {p.out_grad, p.count, p.bias_slots, p.bias_grad,
+                          p.capacity, p.cout,  false};
+    b.wide = p.wide_out && p.cout % grad_bias_each == 0;
+    return b;
+}
+
+// Adds up the slots of the bias gradient: every n-th 8 channels by each of n thread blocks.
+SPIRA_DEVICE void grad_reduce_bias(const grad_params &p, float (&shared)[grad_bias_threads]) {
+    const grad_bias_params bias = grad_bias_params_of(p);
+    const int block = (int)(blockIdx.y * gridDim.x + blockIdx.x);
+    const int blocks = (int)(gridDim.x * gridDim.y);
+    for (int c = block * grad_bias_each; c < p.cout; c += blocks * grad_bias_each) {
+        grad_bias_add_slots(bias, c, shared);
+    }
+}
+
 // Thread blocks: x elements of a tile, y tiles, z lists: the last one first, since it is the
-// longest of a half map.
+// longest of a half map. In front of them those of the bias gradient, if there is one.
 SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads,
                                           launch_resident(grad_reduce_threads, 6))
     grad_reduce_kernel(const __grid_constant__ grad_params p, grad_reduce_cut cut) {
-    __shared__ float4 shared[grad_reduce_threads];
+    __shared__ union {
+        float4 sums[grad_reduce_threads];
+        float bias[grad_bias_threads];
+    } shared;
+    const int layers = p.bias_grad ? 1 : 0; // of the grid, for the bias gradient
+    if ((int)blockIdx.z < layers) {
+        pdl_wait();
+        grad_reduce_bias(p, shared.bias);
+        return;
+    }
     const int across = grad_reduce_threads / cut.groups, own = (int)threadIdx.x % across;
     const int group = (int)threadIdx.x / across, elements = cut.rows * cut.columns;
     const int at = ((int)blockIdx.x * across + own) * grad_reduce_each;
-    const int j = p.volume - 1 - (int)blockIdx.z;
+    const int j = p.volume - 1 - ((int)blockIdx.z - layers);
     // ---- which slots: the kernel before reads the lists, too
     const int32_t outputs = grad_rows(p);
     const uint32_t start = grad_list_start(p, outputs, j), end = grad_list_start(p, outputs, j + 1);
@@ -123,10 +151,10 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads,
                              first + 1 + (uint32_t)group, last, (uint32_t)cut.groups);
     }
     if (cut.groups > 1) {
-        shared[threadIdx.x] = sum;
+        shared.sums[threadIdx.x] = sum;
         __syncthreads();
         for (int i = 1; group == 0 && i < cut.groups; ++i) {
-            grad_add(sum, shared[i * across + own]);
+            grad_add(sum, shared.sums[i * across + own]);
         }
     }
     // ---- write

@@ -10,6 +10,7 @@
 #ifndef SPIRA_GRAD_SHARE_CUH
 #define SPIRA_GRAD_SHARE_CUH
 
+#include "../base/launch.cuh"
 #include "../conv/params.cuh"
 #include "../conv_pairs.h"
 
@@ -34,7 +35,27 @@ struct grad_params {
     bool wide_in, wide_in2, wide_out; // rows are aligned to 16 bytes
     bool wide_grad;                   // the same of weight_grad
     bool programmatic;                // lists and count may be read before pdl_wait
+    // Of the bias gradient, or null. Its kernel (bias.cuh) is then the one before, and the weight
+    // gradient's kernel shares nothing with it: so that one waits at its end, for reduce.cuh.
+    float *bias_grad;  // [cout]
+    float *bias_slots; // [grad_bias_parts, cout]
 };
+
+// Waits for what the features come from. lists_read: they and the count have been read.
+SPIRA_DEVICE void grad_wait(const grad_params &p, bool lists_read) {
+    if (p.bias_grad && !lists_read) {
+        pdl_launch_dependents(); // the bias gradient's kernel has waited
+    } else if (!p.bias_grad && p.programmatic == lists_read) {
+        pdl_wait();
+    }
+}
+
+// Waits for the kernel of the bias gradient.
+SPIRA_DEVICE void grad_wait_bias(const grad_params &p) {
+    if (p.bias_grad) {
+        pdl_wait_alone();
+    }
+}
 
 // ---- lists --------------------------------------------------------------------------------------
 
@@ -184,11 +205,12 @@ struct grad_side {
 // What a thread block computes: a tile of the gradient of each offset.
 struct grad_tile {
     grad_side in, out;
-    int number;      // of the tile
-    int row, column; // of the tile's first element in the gradient of an offset
+    int number;        // of the tile
+    int row, column;   // of the tile's first element in the gradient of an offset
+    int rows, columns; // of a tile
 };
 
-// rows, columns: of a tile; element: bytes.
+// element: bytes.
 SPIRA_DEVICE grad_tile grad_tile_of(const grad_params &p, int number, int rows, int columns,
                                     int element) {
     const int down = number / p.across;
@@ -199,6 +221,8 @@ SPIRA_DEVICE grad_tile grad_tile_of(const grad_params &p, int number, int rows, 
     t.number = number;
     t.row = (second ? p.cin : 0) + c;
     t.column = n;
+    t.rows = rows;
+    t.columns = columns;
     t.in.base = (const char *)(second ? p.in2 : p.in) + (int64_t)c * element;
     t.in.pitch = (uint32_t)(channels * element);
     t.in.left = channels - c;
@@ -219,17 +243,16 @@ struct grad_target {
     bool wide; // rows of the gradient are aligned to 16 bytes
 };
 
-// list: that has ended; rows, columns: of a tile.
+// list: that has ended.
 SPIRA_DEVICE grad_target grad_target_of(const grad_params &p, const grad_tile &t, int part,
-                                        uint32_t part_first, const grad_cursor &list, int rows,
-                                        int columns) {
+                                        uint32_t part_first, const grad_cursor &list) {
     grad_target g;
     g.slot = list.start < part_first;
     g.wide = p.wide_grad;
     if (g.slot) {
-        g.to = p.slots + ((int64_t)part * (p.down * p.across) + t.number) * (rows * columns);
-        g.rows = rows;
-        g.pitch = g.columns = columns;
+        g.to = p.slots + ((int64_t)part * (p.down * p.across) + t.number) * (t.rows * t.columns);
+        g.rows = t.rows;
+        g.pitch = g.columns = t.columns;
         return g;
     }
     const int64_t k = grad_list_offset(p, list.list);

@@ -117,16 +117,22 @@ std::vector<double> weight_grad(const layer *l, pairs_sides sides) {
     const bool one = sides == pairs_sides_one;
     lists_make(l, one ? l->shape.volume : l->shape.volume / 2, one, &p);
     std::vector<double> grad(l->weight.size());
-    CHECK_OK(conv_grad_weight_host(&l->shape, l->in.data(), l->in2.data(), l->out_grad.data(),
-                                   &p.pairs, sides, outputs_of(l), grad.data()));
+    const conv_grad_weight_host_args a = {l->shape, l->in.data(), l->in2.data(), l->out_grad.data(),
+                                          p.pairs,  sides,        outputs_of(l)};
+    std::vector<double> bias((size_t)l->shape.cout), alone(bias);
+    CHECK_OK(conv_grad_weight_host(&a, grad.data(), bias.data()));
+    CHECK_OK(conv_grad_bias_host(a.out_grad, a.outputs, l->shape.cout, alone.data()));
+    CHECK(bias == alone);
     return grad;
 }
 
-std::vector<double> input_grad(const layer *l, grad_source source) {
+std::vector<double> input_grad(const layer *l, grad_source source, const float *residual) {
     const int channels = grad_channels_of(&l->shape, source).count;
     std::vector<double> grad((size_t)inputs_of(l) * (size_t)channels + 1);
-    CHECK_OK(conv_grad_input_host(&l->shape, source, l->order, l->out_grad.data(), l->weight.data(),
-                                  l->back.data(), inputs_of(l), nullptr, grad.data()));
+    const conv_grad_input_host_args a = {l->shape,           source,           l->order,
+                                         l->out_grad.data(), l->weight.data(), l->back.data(),
+                                         inputs_of(l),       residual};
+    CHECK_OK(conv_grad_input_host(&a, grad.data()));
     return grad;
 }
 
@@ -141,10 +147,10 @@ TEST(grad_host_agrees_with_differences) {
             check_slopes(&r, &l, &l.weight, (int64_t)l.weight.size(),
                          weight_grad(&l, pairs_sides_one).data());
             check_slopes(&r, &l, &l.in, (int64_t)l.in.size() - 1,
-                         input_grad(&l, grad_source_first).data());
+                         input_grad(&l, grad_source_first, nullptr).data());
             if (l.shape.cin2) {
                 check_slopes(&r, &l, &l.in2, (int64_t)l.in2.size() - 1,
-                             input_grad(&l, grad_source_second).data());
+                             input_grad(&l, grad_source_second, nullptr).data());
             }
             guarded_finish();
         }
@@ -183,16 +189,14 @@ TEST(grad_host_input_is_a_convolution) {
             const size_t total = (size_t)inputs_of(&l) * (size_t)s.cout + 1;
             std::vector<float> weight((size_t)s.volume * (size_t)(s.cin * s.cout));
             std::vector<float> residual(total);
-            std::vector<double> wanted(total), got(total);
+            std::vector<double> wanted(total);
             reference_random_values(&r, numeric_f32, 1, (int64_t)total, residual.data());
             CHECK_OK(
                 conv_grad_weights_host(&l.shape, source, l.order, l.weight.data(), weight.data()));
             const conv_host_args back = {
                 s, l.out_grad.data(), nullptr, weight.data(), l.back.data(), inputs_of(&l)};
             CHECK_OK(conv_sum_host(&back, wanted.data()));
-            CHECK_OK(conv_grad_input_host(&l.shape, source, l.order, l.out_grad.data(),
-                                          l.weight.data(), l.back.data(), inputs_of(&l),
-                                          residual.data(), got.data()));
+            const std::vector<double> got = input_grad(&l, source, residual.data());
             double worst = 0;
             for (size_t i = 0; i + 1 < total; ++i) {
                 worst = fmax(worst, fabs(wanted[i] + (double)residual[i] - got[i]));
@@ -221,12 +225,15 @@ TEST(grad_host_refuses) {
     const float in[1] = {2}, weight[2] = {3, 4};
     float grad[2] = {7, 7};
     auto by_weight = [&](const map_lists *lists, pairs_sides sides, int32_t outputs) {
-        return conv_grad_weight_host(&s, in, nullptr, in, lists, sides, outputs, grad);
+        const conv_grad_weight_host_args a = {s, in, nullptr, in, *lists, sides, outputs};
+        return conv_grad_weight_host(&a, grad, (float *)nullptr);
     };
     auto by_input = [&](grad_source source, grad_order order, const int32_t *map) {
-        return conv_grad_input_host(&s, source, order, in, weight, map, 1, nullptr, grad);
+        const conv_grad_input_host_args a = {s, source, order, in, weight, map, 1, nullptr};
+        return conv_grad_input_host(&a, grad);
     };
-    CHECK_STATUS(by_weight(nullptr, pairs_sides_one, 1), status_null_pointer);
+    const map_lists none = {};
+    CHECK_STATUS(by_weight(&none, pairs_sides_one, 1), status_null_pointer);
     CHECK_STATUS(by_weight(&pairs, pairs_sides_both, 1), status_unsupported);
     CHECK_STATUS(by_weight(&pairs, pairs_sides_one, -1), status_bad_size);
     CHECK_STATUS(by_input(grad_source_second, grad_order_same, row), status_unsupported);

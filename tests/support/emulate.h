@@ -121,6 +121,7 @@ inline uint64_t seed;
 inline unsigned side_by_side = 1; // thread blocks that run at a time where there are no clusters
 inline admission_order admission = shuffled;
 inline previous_kernel previous;
+inline bool unawaited;                  // a thread block has ended before the previous kernel
 inline bool barriers_skipped;           // a planted error: __syncthreads does not wait
 inline const char *trouble;             // the first fault of the launch; null: none
 inline std::set<const void *> launched; // kernels
@@ -357,6 +358,7 @@ inline void run_turns(block *b) {
         }
         c->alive &= ended ? ~(1u << b->rank) : ~0u;
         const bool stuck = !ended && c->idle > c->ranks;
+        unawaited = unawaited || (ended && !c->released && !trouble);
         if (!c->released && (stuck || ended || draw(20) == 0)) {
             release(c);
             c->idle = 0;

@@ -89,9 +89,10 @@ SPIRA_API std::vector<double> grad_reference(const grad_problem *p, bool absolut
         v->push_back(0);
     }
     std::vector<double> sum((size_t)grad_elements(&p->shape));
-    const map_lists pairs = grad_pairs(&q);
-    CHECK_OK(conv_grad_weight_host(&p->shape, q.in.data(), q.in2.data(), q.out_grad.data(), &pairs,
-                                   p->sides, p->outputs, sum.data()));
+    const conv_grad_weight_host_args a = {p->shape,          q.in.data(),    q.in2.data(),
+                                          q.out_grad.data(), grad_pairs(&q), p->sides,
+                                          p->outputs};
+    CHECK_OK(conv_grad_weight_host(&a, sum.data(), (double *)nullptr));
     return sum;
 }
 
@@ -114,6 +115,21 @@ SPIRA_API reference_verdict grad_judge(const grad_problem *p, const float *got) 
         }
     }
     return worst;
+}
+
+// Whether a bias gradient lies within (rows + 4) eps_fp32 sum |g|.
+SPIRA_API void grad_bias_check(std::vector<float> out_grad, int32_t rows, int channels,
+                               const float *got) {
+    std::vector<double> sum((size_t)channels), magnitude((size_t)channels);
+    out_grad.push_back(0);
+    CHECK_OK(conv_grad_bias_host(out_grad.data(), rows, channels, sum.data()));
+    for (float &f : out_grad) {
+        f = fabsf(f);
+    }
+    CHECK_OK(conv_grad_bias_host(out_grad.data(), rows, channels, magnitude.data()));
+    for (size_t c = 0; c < sum.size(); ++c) {
+        CHECK(fabs((double)got[c] - sum[c]) <= (rows + 4.0) / (1 << 23) * magnitude[c]);
+    }
 }
 
 } // namespace problems

@@ -289,10 +289,16 @@ static Tensor input_grad(const layer &l, const Tensor &grad, const Tensor &featu
     if (features.is_cpu()) {
         const Tensor g = floats(grad), w = weight_in(weight);
         Tensor out = at::zeros({rows, l.shape.cin}, g.options());
-        require(spira::conv_grad_input_host(
-            &l.shape, spira::grad_source_both, l.mirrors, g.data_ptr<float>(), w.data_ptr<float>(),
-            table_of(back, "back", rows, l.kernel.volume, l.identity), count_host(count, rows),
-            nullptr, out.data_ptr<float>()));
+        const spira::conv_grad_input_host_args args = {
+            l.shape,
+            spira::grad_source_both,
+            l.mirrors,
+            g.data_ptr<float>(),
+            w.data_ptr<float>(),
+            table_of(back, "back", rows, l.kernel.volume, l.identity),
+            count_host(count, rows),
+            nullptr};
+        require(spira::conv_grad_input_host(&args, out.data_ptr<float>()));
         return out.to(features.scalar_type());
     }
 #ifdef SPIRA_TORCH_CUDA
@@ -323,9 +329,10 @@ static spira::map_lists layer_pairs(const layer &l, const optional<Tensor> &pair
     return p;
 }
 
+// The weight gradient, and the bias gradient if `bias` is not null.
 static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &features,
                           const Tensor &weight, const optional<Tensor> &pairs, const Tensor &count,
-                          int64_t flags) {
+                          int64_t flags, float *bias) {
     require_map(pairs, "pairs", features, l.identity);
     const spira::map_lists lists = layer_pairs(l, pairs, flags);
     const spira::pairs_sides sides = l.mirrors == spira::grad_order_mirrored
@@ -336,28 +343,29 @@ static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &feat
     Tensor made = weight_grad_new(l, weight, ordered);
     if (features.is_cpu()) {
         const Tensor x = floats(features), g = floats(grad);
-        require(spira::conv_grad_weight_host(&l.shape, x.data_ptr<float>(), nullptr,
-                                             g.data_ptr<float>(), l.identity ? nullptr : &lists,
-                                             sides, count_host(count, outputs),
-                                             made.data_ptr<float>()));
+        const spira::conv_grad_weight_host_args args = {
+            l.shape, x.data_ptr<float>(),       nullptr, g.data_ptr<float>(), lists,
+            sides,   count_host(count, outputs)};
+        require(spira::conv_grad_weight_host(&args, made.data_ptr<float>(), bias));
         return ordered ? made : weight_out(made, weight);
     }
 #ifdef SPIRA_TORCH_CUDA
     const cuda_scope scope(features);
     const Tensor in = features.contiguous();
-    weight_grad_job job = {};
-    job.shape = l.shape;
-    job.in = in.data_ptr();
-    job.out_grad = grad.data_ptr();
-    job.pairs = lists;
-    job.sides = sides;
-    job.count = count.data_ptr<int32_t>();
-    job.capacity = (int32_t)outputs;
-    job.weight_grad = made.data_ptr<float>();
+    spira::conv_grad_weight_args args = {};
+    args.shape = l.shape;
+    args.in = in.data_ptr();
+    args.out_grad = grad.data_ptr();
+    args.pairs = lists;
+    args.sides = sides;
+    args.count = count.data_ptr<int32_t>();
+    args.capacity = (int32_t)outputs;
+    args.weight_grad = made.data_ptr<float>();
+    args.bias_grad = bias;
     size_t bytes;
     require(gpu::weight_grad_bytes(scope.info, &l.shape, &bytes));
     const scratch s = scratch_of(features, bytes);
-    require(gpu::weight_grad(scope.info, &job, s.base, s.size, scope.stream));
+    require(gpu::weight_grad(scope.info, &args, s.base, s.size, scope.stream));
     if (ordered) {
         return made;
     }
@@ -370,26 +378,26 @@ static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &feat
 #endif
 }
 
-static Tensor bias_grad(const layer &l, const Tensor &grad, const Tensor &count) {
-    Tensor made = empty_like(grad, at::kFloat, {l.shape.cout});
+// The bias gradient by itself.
+static void bias_grad(const layer &l, const Tensor &grad, const Tensor &count, float *made) {
     const int64_t outputs = grad.size(0);
     if (grad.is_cpu()) {
         const Tensor g = floats(grad);
         require(spira::conv_grad_bias_host(g.data_ptr<float>(), count_host(count, outputs),
-                                           l.shape.cout, made.data_ptr<float>()));
+                                           l.shape.cout, made));
     }
 #ifdef SPIRA_TORCH_CUDA
     if (grad.is_cuda()) {
         const cuda_scope scope(grad);
+        const spira::conv_grad_bias_args args = {l.shape.type,     l.shape.cout,
+                                                 grad.data_ptr(),  count.data_ptr<int32_t>(),
+                                                 (int32_t)outputs, made};
         size_t bytes;
-        require(gpu::bias_grad_bytes(scope.info, l.shape.cout, &bytes));
+        require(gpu::bias_grad_bytes(l.shape.cout, &bytes));
         const scratch s = scratch_of(grad, bytes);
-        require(gpu::bias_grad(scope.info, l.shape.type, grad.data_ptr(), count.data_ptr<int32_t>(),
-                               (int32_t)outputs, l.shape.cout, made.data_ptr<float>(), s.base,
-                               s.size, scope.stream));
+        require(gpu::bias_grad(scope.info, &args, s.base, s.size, scope.stream));
     }
 #endif
-    return made;
 }
 
 std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &out_grad, const Tensor &features,
@@ -412,9 +420,14 @@ std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &out_grad, const T
                 wanted[1] ? at::zeros_like(weight) : none,
                 wanted[2] ? grad.sum(0, false, at::kFloat) : none};
     }
+    Tensor of_bias = wanted[2] ? empty_like(grad, at::kFloat, {l.shape.cout}) : none;
+    float *const bias = wanted[2] ? of_bias.data_ptr<float>() : nullptr;
+    if (bias && !wanted[1]) {
+        bias_grad(l, grad, count, bias);
+    }
     return {wanted[0] ? input_grad(l, grad, features, weight, back, source_count, flags) : none,
-            wanted[1] ? weight_grad(l, grad, features, weight, pairs, count, flags) : none,
-            wanted[2] ? bias_grad(l, grad, count) : none};
+            wanted[1] ? weight_grad(l, grad, features, weight, pairs, count, flags, bias) : none,
+            of_bias};
 }
 
 } // namespace spira_torch

@@ -71,16 +71,6 @@ struct weight_job {
     weight_way way;
 };
 
-struct weight_grad_job {
-    spira::conv_shape shape;
-    const void *in, *out_grad;
-    spira::map_lists pairs;
-    spira::pairs_sides sides;
-    int32_t *count; // outputs
-    int32_t capacity;
-    float *weight_grad;
-};
-
 // `dense`, or its gradient.
 struct dense_job {
     const spira::word_layout *layout;
@@ -150,12 +140,12 @@ status conv(const spira::device_info *info, const conv_job *job, void *scratch,
             size_t scratch_bytes, stream_ref stream);
 status weight_grad_bytes(const spira::device_info *info, const spira::conv_shape *shape,
                          size_t *bytes);
-status weight_grad(const spira::device_info *info, const weight_grad_job *job, void *scratch,
-                   size_t scratch_bytes, stream_ref stream);
-status bias_grad_bytes(const spira::device_info *info, int cout, size_t *bytes);
-status bias_grad(const spira::device_info *info, spira::numeric type, const void *out_grad,
-                 const int32_t *count, int32_t capacity, int cout, float *bias_grad, void *scratch,
-                 size_t scratch_bytes, stream_ref stream);
+status weight_grad(const spira::device_info *info, const spira::conv_grad_weight_args *args,
+                   void *scratch, size_t scratch_bytes, stream_ref stream);
+status bias_grad_bytes(int cout, size_t *bytes);
+status bias_grad(const spira::device_info *info, const spira::conv_grad_bias_args *args,
+                 void *scratch, size_t scratch_bytes, stream_ref stream);
+
 status pool(const spira::pool_args *args, stream_ref stream);
 status pool_grad(const spira::pool_grad_args *args, stream_ref stream);
 

@@ -50,9 +50,7 @@ SPIRA_DEVICE void grad_hopper_produce(const grad_params &p, const grad_tile &til
     if (more) {
         ahead = grad_pair_load(c, lane, chunk);
     }
-    if (p.programmatic) {
-        pdl_wait(); // the kernel before may write the features until here
-    }
+    grad_wait(p, true); // the kernel before may write the features until here
     while (more) {
         const grad_pair own = grad_pair_check(ahead, rows);
         for (int i = 0; i < producers && c.at < c.stop; ++i) {
@@ -121,9 +119,7 @@ SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &til
                                       grad_hopper_ring ring) {
     const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / grad_hopper_warpgroup, 0);
     grad_cursor c = first;
-    if (p.programmatic) {
-        pdl_wait(); // slots and the gradient belong to the kernels before until here
-    }
+    grad_wait(p, true); // slots and the gradient belong to the kernels before until here
     float sum[T::bands][T::columns / 2];
     while (c.at < c.stop) {
         // ---- multiply the stages of a list
@@ -153,7 +149,7 @@ SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &til
         }
         grad_hopper_release(ring, before);
         // ---- write its sums
-        const grad_target to = grad_target_of(p, tile, part, first.at, list, T::rows, T::columns);
+        const grad_target to = grad_target_of(p, tile, part, first.at, list);
         if (to.slot) {
             grad_hopper_flush<T, grad_put_slot>(to, warpgroup, sum);
         } else if (to.wide) {
@@ -175,9 +171,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, 1)
     __shared__ __align__(16) grad_hopper_shared shared;
     uint32_t *const starts = (uint32_t *)grad_memory;
     const int part = (int)blockIdx.y;
-    if (!p.programmatic) {
-        pdl_wait();
-    }
+    grad_wait(p, false);
     grad_hopper_barriers_init(p, T::consumers, shared);
     const grad_hopper_ring ring = grad_hopper_ring_of(p, shared, grad_memory);
     const grad_cursor first = grad_cursor_begin(p, part, starts); // and all threads meet
@@ -195,6 +189,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, 1)
     }
     __syncthreads();
     grad_hopper_barriers_inval(p, shared);
+    grad_wait_bias(p);
 #endif
 }
 

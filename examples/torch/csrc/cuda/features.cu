@@ -36,29 +36,27 @@ status weight_grad_bytes(const spira::device_info *info, const spira::conv_shape
     return spira::conv_grad_weight_workspace(info, shape, bytes);
 }
 
-status weight_grad(const spira::device_info *info, const weight_grad_job *job, void *scratch,
-                   size_t scratch_bytes, stream_ref stream) {
-    switch (job->shape.type) {
+status weight_grad(const spira::device_info *info, const spira::conv_grad_weight_args *args,
+                   void *scratch, size_t scratch_bytes, stream_ref stream) {
+    switch (args->shape.type) {
     case spira::numeric_f32:
-        return format_weight_grad<spira::numeric_f32>(info, job, scratch, scratch_bytes, stream);
+        return format_weight_grad<spira::numeric_f32>(info, args, scratch, scratch_bytes, stream);
     case spira::numeric_tf32:
-        return format_weight_grad<spira::numeric_tf32>(info, job, scratch, scratch_bytes, stream);
+        return format_weight_grad<spira::numeric_tf32>(info, args, scratch, scratch_bytes, stream);
     case spira::numeric_f16:
-        return format_weight_grad<spira::numeric_f16>(info, job, scratch, scratch_bytes, stream);
+        return format_weight_grad<spira::numeric_f16>(info, args, scratch, scratch_bytes, stream);
     default:
-        return format_weight_grad<spira::numeric_bf16>(info, job, scratch, scratch_bytes, stream);
+        return format_weight_grad<spira::numeric_bf16>(info, args, scratch, scratch_bytes, stream);
     }
 }
 
-status bias_grad_bytes(const spira::device_info *info, int cout, size_t *bytes) {
-    return spira::conv_grad_bias_workspace(info, cout, bytes);
+status bias_grad_bytes(int cout, size_t *bytes) {
+    return spira::conv_grad_bias_workspace(cout, bytes);
 }
 
-status bias_grad(const spira::device_info *info, spira::numeric type, const void *out_grad,
-                 const int32_t *count, int32_t capacity, int cout, float *bias_grad, void *scratch,
-                 size_t scratch_bytes, stream_ref stream) {
-    return spira::conv_grad_bias(info, type, out_grad, count, capacity, cout, bias_grad, scratch,
-                                 scratch_bytes, stream);
+status bias_grad(const spira::device_info *info, const spira::conv_grad_bias_args *args,
+                 void *scratch, size_t scratch_bytes, stream_ref stream) {
+    return spira::conv_grad_bias(info, args, scratch, scratch_bytes, stream);
 }
 
 // ---- pooling ------------------------------------------------------------------------------------

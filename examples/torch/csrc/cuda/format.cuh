@@ -56,18 +56,9 @@ status format_conv(const spira::device_info *info, const conv_job *job, void *sc
 }
 
 template <spira::numeric format>
-status format_weight_grad(const spira::device_info *info, const weight_grad_job *job, void *scratch,
-                          size_t scratch_bytes, stream_ref stream) {
-    spira::conv_grad_weight_args args = {};
-    args.shape = job->shape;
-    args.in = job->in;
-    args.out_grad = job->out_grad;
-    args.pairs = job->pairs;
-    args.sides = job->sides;
-    args.count = job->count;
-    args.capacity = job->capacity;
-    args.weight_grad = job->weight_grad;
-    return spira::conv_grad_weight<format>(info, &args, scratch, scratch_bytes, stream);
+status format_weight_grad(const spira::device_info *info, const spira::conv_grad_weight_args *args,
+                          void *scratch, size_t scratch_bytes, stream_ref stream) {
+    return spira::conv_grad_weight<format>(info, args, scratch, scratch_bytes, stream);
 }
 
 } // namespace gpu
@@ -77,7 +68,8 @@ status format_weight_grad(const spira::device_info *info, const weight_grad_job 
 #define SPIRA_TORCH_FORMAT(format)                                                                 \
     template spira::status format_conv<format>(const spira::device_info *, const conv_job *,       \
                                                void *, size_t, stream_ref);                        \
-    template spira::status format_weight_grad<format>(                                             \
-        const spira::device_info *, const weight_grad_job *, void *, size_t, stream_ref);
+    template spira::status format_weight_grad<format>(const spira::device_info *,                  \
+                                                      const spira::conv_grad_weight_args *,        \
+                                                      void *, size_t, stream_ref);
 
 #endif

@@ -11,8 +11,9 @@ template <spira::numeric format>
 spira::status format_conv(const spira::device_info *info, const conv_job *job, void *scratch,
                           size_t scratch_bytes, stream_ref stream);
 template <spira::numeric format>
-spira::status format_weight_grad(const spira::device_info *info, const weight_grad_job *job,
-                                 void *scratch, size_t scratch_bytes, stream_ref stream);
+spira::status format_weight_grad(const spira::device_info *info,
+                                 const spira::conv_grad_weight_args *args, void *scratch,
+                                 size_t scratch_bytes, stream_ref stream);
 
 } // namespace gpu
 } // namespace spira_torch
