@@ -47,8 +47,8 @@ status device_run_start(const device_run<W> *d, cudaStream_t stream) {
 }
 
 template <typename W>
-outcome<W> device_run_fetch(const device_run<W> *d) {
-    outcome<W> o = {};
+set_outcome<W> device_run_fetch(const device_run<W> *d) {
+    set_outcome<W> o = {};
     o.trouble = device_value(d->marking.trouble);
     o.count = device_value(d->out.count);
     o.words.resize((size_t)d->out.capacity);
@@ -58,9 +58,9 @@ outcome<W> device_run_fetch(const device_run<W> *d) {
 
 // "" where all is the same; else what is not, and of which layer.
 template <typename W>
-const char *explain(const char *what, const expand_layer *l, const outcome<W> &got,
-                    const outcome<W> &wanted) {
-    const char *differs = difference(got, wanted);
+const char *explain(const char *what, const expand_layer *l, const set_outcome<W> &got,
+                    const set_outcome<W> &wanted) {
+    const char *differs = set_difference(got, wanted);
     const triple *size = &l->kernel.size, *ratio = &l->rule.ratio;
     finding[0] = 0;
     if (*differs) {
@@ -76,9 +76,9 @@ const char *explain(const char *what, const expand_layer *l, const outcome<W> &g
 // Both ways, each twice: the second run finds scratch and outputs as the first left them. Returns
 // what the host made, and frees all buffers of the test.
 template <typename W>
-outcome<W> check_given(const char *what, const word_layout *layout, const expand_layer *l,
-                       const std::vector<W> &words, int32_t count, int32_t out_capacity) {
-    const outcome<W> wanted = on_host(layout, l, words, count, out_capacity);
+set_outcome<W> check_given(const char *what, const word_layout *layout, const expand_layer *l,
+                           const std::vector<W> &words, int32_t count, int32_t out_capacity) {
+    const set_outcome<W> wanted = on_host(layout, l, words, count, out_capacity);
     for (expand_way way : {expand_by_cells, expand_by_masks}) {
         const device_run<W> d = device_run_make(layout, l, words, count, out_capacity, way);
         for (int run = 0; run < 2; ++run) {
@@ -92,8 +92,8 @@ outcome<W> check_given(const char *what, const word_layout *layout, const expand
 
 // With garbage behind the count.
 template <typename W>
-outcome<W> check_set(const char *what, const word_layout *layout, const expand_layer *l,
-                     std::vector<W> words, int room, int32_t out_capacity) {
+set_outcome<W> check_set(const char *what, const word_layout *layout, const expand_layer *l,
+                         std::vector<W> words, int room, int32_t out_capacity) {
     const int32_t count = (int32_t)words.size();
     set_pad(&words, (int32_t)max_of(count + room, 1));
     return check_given(what, layout, l, words, count, out_capacity);
@@ -145,7 +145,7 @@ DEVICE_TEST(gpu_expand_cells_full_boxes) {
             words.push_back(word_at<uint32_t>(&layout, &l, 0, 0, 0, z));
         }
         const int32_t capacity = cells + 1 - turn % 3;
-        const outcome<uint32_t> o =
+        const set_outcome<uint32_t> o =
             check_set("full box", &layout, &l, words, turn % 2, (int32_t)max_of(capacity, 1));
         CHECK_EQUAL(o.count, min_of(cells, max_of(capacity, 1)));
         ++turn;
@@ -173,7 +173,7 @@ DEVICE_TEST(gpu_expand_cells_walls_and_lone_voxels) {
             words.push_back(word_at<uint64_t>(&layout, &l, 0, i, side - 1 - i, i * 7 % side));
         }
         const int32_t n = (int32_t)words.size();
-        check_set("walls", &layout, &l, sorted_set(words), 0, 5 * n);
+        check_set("walls", &layout, &l, set_sorted(words), 0, 5 * n);
     }
 }
 
@@ -185,7 +185,7 @@ DEVICE_TEST(gpu_expand_cells_counts) {
         random_words<uint32_t>(&r, &layout, &l, {0, 0, 0}, {30, 30, 30}, 3000);
     const int32_t n = (int32_t)words.size(), all = on_host(&layout, &l, words, n, 30000).count;
     for (int32_t capacity : {200 * n, all + 1, all, all - 1, all / 2, 1}) {
-        const outcome<uint32_t> o = check_given("capacity", &layout, &l, words, n, capacity);
+        const set_outcome<uint32_t> o = check_given("capacity", &layout, &l, words, n, capacity);
         CHECK_EQUAL(o.count, min_of(capacity, all));
         CHECK_EQUAL(o.trouble.needed, capacity < all ? (uint32_t)all : 0u);
     }
@@ -201,7 +201,7 @@ DEVICE_TEST(gpu_expand_cells_of_no_batch) {
     const std::vector<uint32_t> words = {word_at<uint32_t>(&layout, &l, 4, 3, 3, 3),
                                          word_at<uint32_t>(&layout, &l, 5, 3, 3, 3),
                                          word_at<uint32_t>(&layout, &l, 7, 9, 9, 9), 0xfffffffe};
-    const outcome<uint32_t> o = check_given("no batch", &layout, &l, words, 4, 100);
+    const set_outcome<uint32_t> o = check_given("no batch", &layout, &l, words, 4, 100);
     CHECK(o.count == 8 && o.trouble.flags == device_flag_range);
 }
 
@@ -216,7 +216,7 @@ void check_scan() {
     std::vector<W> words = scan;
     int level = 0;
     for (const expand_layer &l : expand_chain()) {
-        const outcome<W> o =
+        const set_outcome<W> o =
             check_set("network", &layout, &l, words, 77, 2 * (int32_t)words.size());
         CHECK_EQUAL(o.count, expand_counts[++level]);
         CHECK_EQUAL(o.trouble.flags, 0u);
@@ -226,7 +226,7 @@ void check_scan() {
          {layer_make({3, 3, 3}, {1, 1, 1}, {1, 1, 1}), layer_make({5, 5, 5}, {2, 2, 2}, {2, 2, 2}),
           layer_make({1, 1, 3}, {1, 1, 2}, {0, 0, 0})}) {
         l.rule.grid.extent = {1440, 1440, 41};
-        const outcome<W> o = check_set("scan", &layout, &l, scan, 0, 10 * (int32_t)scan.size());
+        const set_outcome<W> o = check_set("scan", &layout, &l, scan, 0, 10 * (int32_t)scan.size());
         CHECK_EQUAL(o.trouble.flags, 0u);
     }
 }
@@ -260,7 +260,7 @@ DEVICE_TEST(gpu_expand_cells_graph_replays) {
             words = random_words<uint64_t>(&r, &layout, &l, lo, hi, n);
             const int32_t count = (int32_t)words.size();
             set_pad(&words, capacity);
-            const outcome<uint64_t> wanted = on_host(&layout, &l, words, count, out_capacity);
+            const set_outcome<uint64_t> wanted = on_host(&layout, &l, words, count, out_capacity);
             device_copy_in(d.marking.in.words, words.data(), capacity);
             device_copy_in(d.marking.in.count, &count, 1);
             for (int run = 0; run < 2; ++run) {
@@ -287,7 +287,7 @@ DEVICE_TEST(gpu_expand_cells_or_masks_or_sort) {
         const std::vector<uint64_t> words =
             random_words<uint64_t>(&r, &layout, &l, {0, 0, 0}, hi, 4000);
         const int32_t n = (int32_t)words.size(), capacity = 9 * n;
-        const outcome<uint64_t> wanted = on_host(&layout, &l, words, n, capacity);
+        const set_outcome<uint64_t> wanted = on_host(&layout, &l, words, n, capacity);
         const device_run<uint64_t> d =
             device_run_make(&layout, &l, words, n, capacity, expand_by_masks);
         expand_args<uint64_t> args = {nullptr,      &l.kernel, &l.rule,
@@ -312,7 +312,7 @@ DEVICE_TEST(gpu_expand_cells_planted_errors_are_found) {
     const std::vector<uint32_t> words =
         random_words<uint32_t>(&r, &layout, &l, {0, 0, 0}, {30, 30, 30}, 400);
     const int32_t n = (int32_t)words.size();
-    const outcome<uint32_t> wanted = on_host(&layout, &l, words, n, 4000);
+    const set_outcome<uint32_t> wanted = on_host(&layout, &l, words, n, 4000);
     l.rule.padding.z = 0;
     const device_run<uint32_t> d = device_run_make(&layout, &l, words, n, 4000, expand_by_cells);
     REQUIRE_OK(device_run_start(&d, stream_get()));

@@ -3,7 +3,6 @@
 #ifndef SPIRA_TESTS_EXPAND_H
 #define SPIRA_TESTS_EXPAND_H
 
-#include "reference.h"
 #include "sets.h"
 
 #include "../../spira/expand.h"
@@ -59,13 +58,6 @@ W word_at(const word_layout *layout, const expand_layer *l, int batch, int x, in
 }
 
 template <typename W>
-std::vector<W> sorted_set(std::vector<W> words) {
-    std::sort(words.begin(), words.end());
-    words.erase(std::unique(words.begin(), words.end()), words.end());
-    return words;
-}
-
-template <typename W>
 std::vector<W> random_words(random_state *r, const word_layout *layout, const expand_layer *l,
                             triple lo, triple hi, int wanted) {
     std::vector<W> words;
@@ -74,31 +66,16 @@ std::vector<W> random_words(random_state *r, const word_layout *layout, const ex
                                    random_int(r, lo.x, hi.x), random_int(r, lo.y, hi.y),
                                    random_int(r, lo.z, hi.z)));
     }
-    return sorted_set(words);
+    return set_sorted(words);
 }
 
 // ---- what the host makes of them ----------------------------------------------------------------
 
-template <typename W>
-struct outcome {
-    device_status trouble;
-    int32_t count;
-    std::vector<W> words; // [out capacity]
-};
-
-template <typename W>
-const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
-    return got.count != wanted.count                                   ? "count"
-           : got.words != wanted.words                                 ? "words"
-           : memcmp(&got.trouble, &wanted.trouble, sizeof got.trouble) ? "trouble"
-                                                                       : "";
-}
-
 // A set as it is given: `count` may be above the capacity, which is that of the words.
 template <typename W>
-outcome<W> on_host(const word_layout *layout, const expand_layer *l, std::vector<W> words,
-                   int32_t count, int32_t out_capacity) {
-    outcome<W> o = {};
+set_outcome<W> on_host(const word_layout *layout, const expand_layer *l, std::vector<W> words,
+                       int32_t count, int32_t out_capacity) {
+    set_outcome<W> o = {};
     o.words.assign((size_t)out_capacity, 0);
     voxel_set<W> in = {words.data(), &count, (int32_t)words.size()};
     voxel_set<W> out = {o.words.data(), &o.count, out_capacity};
@@ -156,7 +133,7 @@ std::vector<W> expand_scan(word_layout *layout) {
         }
     }
     fclose(file);
-    return sorted_set(words);
+    return set_sorted(words);
 }
 
 #endif
