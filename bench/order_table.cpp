@@ -113,14 +113,14 @@ static void add_keys(const word_layout *layout, kernel_shape kernel, int thresho
             map[to_column++] = all[i];
         }
     }
-    std::vector<uint32_t> keys((size_t)count), directions((size_t)count);
+    std::vector<uint32_t> keys((size_t)count);
     order_host h = {};
     h.request.kernel = kernel;
     h.request.threshold = threshold;
     h.request.map = map.data();
     h.count = count;
     h.keys = keys.data();
-    h.directions = directions.data();
+    h.weights = order_weights_make(&kernel, threshold);
     order_keys_host(&h);
     for (uint32_t key : keys) {
         (*to)[key] += 1 / sqrt((double)count);

@@ -163,74 +163,59 @@ SPIRA_API status order_slots_check(const order_layout *t, int32_t capacity, cons
 
 struct order_host {
     order_request request; // of order_request_whole
+    order_weights weights;
     int32_t count;
-    uint32_t *keys;       // [capacity]; then the weights of the group pairs
-    uint32_t *directions; // [capacity] the directions in which an output has taps
-    uint64_t *order;      // [capacity] key << 32 | row
+    uint32_t *keys;  // [capacity]; then the weights of the group pairs
+    uint64_t *order; // [capacity] key << 32 | row
 };
 
 SPIRA_API order_host order_host_carve(workspace *w, int32_t capacity) {
     order_host h = {};
     h.keys = workspace_take<uint32_t>(w, capacity);
-    h.directions = workspace_take<uint32_t>(w, capacity);
     h.order = workspace_take<uint64_t>(w, capacity);
     return h;
 }
 
-// Returns the keys of a map (order/key.h).
-SPIRA_API order_keys order_keys_host_of(const order_request *r) {
-    return order_keys_of(&r->kernel, order_weights_make(&r->kernel, r->threshold).directions);
-}
-
-// Finds the keys and directions of the rows.
+// Finds the keys of the rows.
 SPIRA_API void order_keys_host(const order_host *h) {
     const order_request *r = &h->request;
     const order_numbers numbers = order_numbers_make();
-    const uint32_t columns_have = order_weights_make(&r->kernel, r->threshold).directions;
-    const uint32_t numbered = order_numbered(columns_have);
-    const bool by_sectors = order_keys_host_of(r) == order_by_sectors;
-    uint32_t direction[kernel_volume_max], number[kernel_volume_max]; // of each column, as bits
+    uint32_t bits[kernel_volume_max]; // of each column
     int columns = 0;
     for (int k = 0; k < kernel_volume(&r->kernel); ++k) {
         if (kernel_norm(&r->kernel, k) < r->threshold) {
-            direction[columns] = 1u << order_direction(&r->kernel, &numbers, k);
-            number[columns] = 1u << count_bits(numbered & (direction[columns] - 1));
-            ++columns;
+            bits[columns++] =
+                order_bits_of(h->weights, order_direction(&r->kernel, &numbers, k));
         }
     }
     for (int32_t i = 0; i < h->count; ++i) {
-        uint32_t directions = 0, all = 0;
+        uint32_t number = 0;
         for (int c = 0; c < columns; ++c) {
-            const bool has = r->map[(int64_t)i * columns + c] >= 0;
-            directions |= has ? direction[c] : 0;
-            all |= has ? number[c] : 0;
+            number |= r->map[(int64_t)i * columns + c] >= 0 ? bits[c] : 0;
         }
-        h->keys[i] = order_key(by_sectors, all);
-        h->directions[i] = directions;
+        h->keys[i] = order_gray_rank(number);
     }
 }
 
 // Returns the class of a key.
-SPIRA_API int order_class_host(order_keys keys, uint32_t key) {
-    if (keys == order_by_few) {
-        return (int)key;
-    }
-    const uint32_t *table = order_table(keys);
-    return (int)(std::upper_bound(table + 1, table + order_classes, key) - (table + 1));
+SPIRA_API int order_class_host(const order_host *h, uint32_t key) {
+    const uint32_t *table = order_table(h->weights.keys);
+    return h->weights.keys == order_by_few
+               ? (int)key
+               : (int)(std::upper_bound(table + 1, table + order_classes, key) - (table + 1));
 }
 
 // Sorts the rows by class, those of a class by number; then each run by key and row.
 SPIRA_API void order_sort_host(const order_host *h) {
-    const order_keys keys = order_keys_host_of(&h->request);
     int32_t next[order_classes + 1] = {};
     for (int32_t i = 0; i < h->count; ++i) {
-        ++next[order_class_host(keys, h->keys[i]) + 1];
+        ++next[order_class_host(h, h->keys[i]) + 1];
     }
     for (int c = 0; c < order_classes; ++c) {
         next[c + 1] += next[c];
     }
     for (int32_t i = 0; i < h->count; ++i) {
-        int32_t to = next[order_class_host(keys, h->keys[i])]++;
+        int32_t to = next[order_class_host(h, h->keys[i])]++;
         h->order[to] = (uint64_t)h->keys[i] << 32 | (uint32_t)i;
     }
     SPIRA_PARALLEL_FOR
@@ -264,15 +249,14 @@ SPIRA_API void order_put_host(const order_host *h, int64_t group) {
 }
 
 // Returns the weight of a group pair.
-SPIRA_API uint32_t order_weigh_host(const order_host *h, const order_weights *weights,
-                                    int32_t pair) {
+SPIRA_API uint32_t order_weigh_host(const order_host *h, int32_t pair) {
     const int32_t first = pair * 2 * order_rows, end = first + 2 * order_rows;
-    uint32_t directions = 0, weight = 0;
+    uint32_t number = 0, weight = 0;
     for (int32_t i = first; i < end && i < h->count; ++i) {
-        directions |= h->directions[(uint32_t)h->order[i]];
+        number |= order_gray_number((uint32_t)(h->order[i] >> 32));
     }
     for (int d = 0; d < order_directions; ++d) {
-        weight += directions >> d & 1 ? weights->weight[d] : 0;
+        weight += (uint32_t)order_weight_of(h->weights, number, d);
     }
     return weight;
 }
@@ -280,11 +264,10 @@ SPIRA_API uint32_t order_weigh_host(const order_host *h, const order_weights *we
 // Writes the schedule. The keys are overwritten.
 SPIRA_API void order_schedule_host(const order_host *h) {
     const order_request *r = &h->request;
-    const order_weights weights = order_weights_make(&r->kernel, r->threshold);
     const int32_t pairs = order_pairs(order_count(h->count));
     uint32_t *weight = h->keys;
     for (int32_t pair = 0; pair < pairs; ++pair) {
-        weight[pair] = order_weigh_host(h, &weights, pair);
+        weight[pair] = order_weigh_host(h, pair);
         r->layout.schedule[pair] = pair;
     }
     for (int32_t first = 0; first < pairs; first += order_scope) {
@@ -320,6 +303,7 @@ SPIRA_API status order_build_host(const order_request *request, void *scratch,
     workspace w = workspace_begin(scratch);
     order_host h = order_host_carve(&w, request->capacity);
     h.request = order_request_whole(request);
+    h.weights = order_weights_make(&request->kernel, h.request.threshold);
     h.count = count_clamp(*request->count, request->capacity);
     order_keys_host(&h);
     order_sort_host(&h);

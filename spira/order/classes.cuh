@@ -67,8 +67,8 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads) order_clear_kernel(orde
 //
 // chunk: of this warp
 SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &task,
-                                  const order_scratch &s, uint32_t (&key)[order_items],
-                                  order_columns &columns, order_chunk &chunk) {
+                                  uint32_t (&key)[order_items], order_columns &columns,
+                                  order_chunk &chunk) {
     const order_request &r = task.request;
     const int32_t begin = chunk.number * order_run;
     const int first = order_first(), lane = threadIdx.x % 32;
@@ -87,20 +87,14 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
     }
     order_fill_columns(batch, task, columns);
     order_set_in_warp(chunk.rows, rows);
-    if (order_is_wide(r)) {
-        pdl_wait(); // before the directions are written
-    }
     static_assert(order_items == 2, "two keys");
 #pragma unroll 1
     for (int i = 0; i < order_items; ++i) {
         const int there = rows - (first - lane) - i * 32; // of the warp's 32 rows
         const int32_t row = begin + first + i * 32;
-        const order_found own = order_find_key(task, row, there, columns);
-        if (lane < there && order_is_wide(r)) {
-            s.directions[task.first_row + row] = own.directions;
-        }
-        key[0] = i ? key[0] : own.key; // with an index, they would be in local memory
-        key[1] = own.key;
+        const uint32_t own = order_find_key(task, row, there, columns);
+        key[0] = i ? key[0] : own; // with an index, they would be in local memory
+        key[1] = own;
     }
 }
 
@@ -108,8 +102,9 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
 
 // Loads this thread's part of the table of a map that has not few directions.
 SPIRA_DEVICE uint2 order_load_table(const order_task &task) {
-    return task.keys == order_by_few ? uint2{0, 0}
-                                     : ((const uint2 *)order_table(task.keys))[threadIdx.x];
+    return task.weights.keys == order_by_few
+               ? uint2{0, 0}
+               : ((const uint2 *)order_table(task.weights.keys))[threadIdx.x];
 }
 
 // Makes the tree of what the threads of a block have loaded. The block needs a barrier behind it.
@@ -133,7 +128,7 @@ SPIRA_DEVICE void order_find_classes_of(const order_task &task, const order_tree
         node[i] = 1;
         found[i] = key[i];
     }
-    if (task.keys == order_by_few) {
+    if (task.weights.keys == order_by_few) {
         return;
     }
 #pragma unroll
@@ -218,7 +213,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     order_chunk &chunk = shared.chunk[threadIdx.x / 32];
     order_set_in_warp(chunk.number, (int32_t)blockIdx.x - task.first[order_by_run]);
     const uint2 two = order_load_table(task);
-    order_find_keys(batch, task, s, key, shared.columns, chunk);
+    order_find_keys(batch, task, key, shared.columns, chunk);
     order_make_tree(two, shared.tree);
     const int rows = chunk.rows;
     if (rows <= 0) {

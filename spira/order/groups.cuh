@@ -19,8 +19,7 @@ struct __align__(16) order_group_shared {
         order_run_shared run;
         order_schedule_shared schedule;
     };
-    uint32_t directions[order_warps]; // of each row group
-    uint2 weights;                    // of the run's pairs, a byte each
+    uint32_t number[order_warps]; // of the outputs of each row group
     int32_t ticket;
 };
 
@@ -31,58 +30,6 @@ struct order_group_run {
     int64_t group;  // of this warp
 };
 
-// Writes the weights of a run that is not empty. Called by all threads of a block.
-SPIRA_DEVICE void order_weigh_run(const order_task &task, const order_scratch &s,
-                                  const order_group_run &run, uint32_t directions,
-                                  order_group_shared &shared) {
-    if (run.range.rows > 0) {
-        order_write_weights(task, s, run.number, directions, shared.directions, &shared.weights);
-    }
-}
-
-// The following three write weights, and the row group of this warp, of a map of their kind. The
-// weights come first, since the schedule waits for them. Called by all threads of a block.
-
-SPIRA_DEVICE void order_group_planes(const order_task &task, const order_scratch &s,
-                                     const order_group_run &run, const int32_t (&row)[order_items],
-                                     order_group_shared &shared) {
-    order_records records;
-    uint32_t any[order_planes];
-    order_look(task.request, row, records, any);
-    order_weigh_run(task, s, run, order_planes_directions<order_planes>(any), shared);
-    order_put(task.request, run.group, records, any);
-}
-
-SPIRA_DEVICE void order_group_lanes(const order_task &task, const order_scratch &s,
-                                    const order_group_run &run, const int32_t (&row)[order_items],
-                                    order_group_shared &shared) {
-    order_lane_sources tap;
-    const uint32_t any = order_look_lanes(task.request, row, tap);
-    uint32_t directions = 0;
-#pragma unroll
-    for (int c = 0; c < order_lane_columns; ++c) {
-        directions |= (any >> c & 1) << task.number[c];
-    }
-    order_weigh_run(task, s, run, directions, shared);
-    order_put_lanes(task.request, run.group, tap, any);
-}
-
-// The key of a compact map of size 5 is a rank in the Gray code: its number follows from it.
-SPIRA_DEVICE void order_group_apart(const order_task &task, const order_scratch &s,
-                                    const order_group_run &run,
-                                    const order_item (&item)[order_items],
-                                    order_group_shared &shared) {
-    uint32_t directions = 0;
-#pragma unroll
-    for (int i = 0; i < order_items; ++i) {
-        if (item[i].row >= 0) {
-            directions |= task.request.compact ? item[i].key ^ item[i].key >> 1
-                                               : s.directions[task.first_row + item[i].row];
-        }
-    }
-    order_weigh_run(task, s, run, warp_unite(directions), shared);
-}
-
 // Sorts a run and writes its row groups. Called by all threads of a block.
 SPIRA_DEVICE void order_group_write(const order_task &task, const order_scratch &s,
                                     const order_totals &total, const order_group_run &run,
@@ -91,6 +38,7 @@ SPIRA_DEVICE void order_group_write(const order_task &task, const order_scratch 
     const int first = order_first();
     order_item item[order_items];
     int32_t row[order_items];
+    uint32_t number = 0; // of all outputs of the row group
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         item[i] = {0, -1};
@@ -102,16 +50,18 @@ SPIRA_DEVICE void order_group_write(const order_task &task, const order_scratch 
     for (int i = 0; i < order_items; ++i) {
         const int32_t place = run.range.begin + first + i * 32;
         row[i] = item[i].row; // -1 past the last
+        number |= row[i] >= 0 ? order_gray_number(item[i].key) : 0;
         if (place < order_count(r.capacity) * order_rows) {
             r.layout.row[place] = row[i];
         }
     }
-    if (order_is_apart(r)) {
-        order_group_apart(task, s, run, item, shared);
-    } else if (r.compact) {
-        order_group_planes(task, s, run, row, shared);
-    } else {
-        order_group_lanes(task, s, run, row, shared);
+    if (run.range.rows > 0) { // first, since the schedule waits for the weights
+        order_write_weights(task, s, run.number, warp_unite(number), shared.number);
+    }
+    if (r.compact && !order_is_apart(r)) {
+        order_put_records(r, run.group, row);
+    } else if (!order_is_apart(r)) {
+        order_put_lanes(r, run.group, row);
     }
 }
 

@@ -6,11 +6,11 @@
 // are numbered by their L1 norm, and by (x, y, z) among those of one norm: the centre is 0, then
 // come faces, edges and corners.
 //
-// Sectors. A sector is a box of directions of a 3 x 3 x 3 kernel: a side (all offsets with dx < 0,
-// say), a quarter (dx < 0 and dy > 0), or a face (dx < 0, dy = dz = 0). There are 24.
+// Sectors. A sector is a box of directions: a side (dx < 0, say), a quarter (dx < 0 and dy > 0), or
+// a face (dx < 0, dy = dz = 0). There are 24.
 //
 // Keys. An output has a number, and the key is the rank of this number in the reflected Gray code:
-// neighbours in the code differ by one bit. The number depends on the map (order_keys):
+// neighbours in the code differ by one bit. What the bits are depends on the map (order_keys):
 //   few         the columns have at most 10 directions: a bit for each of them
 //   sectors     3 x 3 x 3 kernels: a bit for each sector in which the output has a tap, the first
 //               sector's bit the highest
@@ -33,7 +33,6 @@ enum {
     order_weight_most = 254,
     order_class_bits = 10,
     order_classes = 1 << order_class_bits,
-    order_all_directions = (1 << order_directions) - 1,
     order_run = 1024, // positions that are sorted by key: 8 group pairs
 };
 
@@ -116,19 +115,6 @@ SPIRA_BOTH uint32_t order_sectors_of(uint32_t directions) {
 
 enum order_keys { order_by_few, order_by_sectors, order_by_directions };
 
-// Returns what the keys of a map are made of. directions: of its columns, bit d for number d
-SPIRA_BOTH order_keys order_keys_of(const kernel_shape *kernel, uint32_t directions) {
-    const triple size = kernel->size;
-    return count_bits(directions) <= order_class_bits  ? order_by_few
-           : size.x == 3 && size.y == 3 && size.z == 3 ? order_by_sectors
-                                                       : order_by_directions;
-}
-
-// Returns the directions that are numbered for the keys of a map: those of few, or all.
-SPIRA_BOTH uint32_t order_numbered(uint32_t directions) {
-    return count_bits(directions) <= order_class_bits ? directions : (uint32_t)order_all_directions;
-}
-
 // Returns the rank of a number in the reflected Gray code.
 SPIRA_BOTH uint32_t order_gray_rank(uint32_t number) {
     for (int step = 1; step < 32; step *= 2) {
@@ -137,18 +123,20 @@ SPIRA_BOTH uint32_t order_gray_rank(uint32_t number) {
     return number;
 }
 
-// Returns the key of an output that has taps in these directions.
-SPIRA_BOTH uint32_t order_key(bool by_sectors, uint32_t directions) {
-    return order_gray_rank(by_sectors ? order_sectors_of(directions) : directions);
+// Returns the number of this rank.
+SPIRA_BOTH uint32_t order_gray_number(uint32_t rank) {
+    return rank ^ rank >> 1;
 }
 
 // ---- weights ------------------------------------------------------------------------------------
 
 // How much of a kernel's work each direction is: order_weight_most * (its columns / all columns),
-// rounded down. A group pair weighs the sum over the directions in which its outputs have taps.
+// rounded down. A group pair weighs the sum over the directions all of whose bits its outputs'
+// numbers have together: those in which its outputs have taps and, rarely, some more.
 struct order_weights {
     uint8_t weight[order_directions]; // by direction number; the sum is at most order_weight_most
     uint32_t directions;              // bit d: some column has direction d
+    order_keys keys;
 };
 
 SPIRA_API order_weights order_weights_make(const kernel_shape *kernel, int threshold) {
@@ -166,7 +154,27 @@ SPIRA_API order_weights order_weights_make(const kernel_shape *kernel, int thres
         w.weight[d] = (uint8_t)(lie[d] * order_weight_most / columns);
         w.directions |= lie[d] ? 1u << d : 0;
     }
+    w.keys = count_bits(w.directions) <= order_class_bits       ? order_by_few
+             : triple_equal(kernel->size, triple_make(3, 3, 3)) ? order_by_sectors
+                                                                : order_by_directions;
     return w;
+}
+
+// Returns the number of the bit of a direction, unless bits are of sectors.
+SPIRA_BOTH int order_bit_of(const order_weights &w, int direction) {
+    const uint32_t before = (1u << direction) - 1;
+    return w.keys == order_by_few ? count_bits(w.directions & before) : direction;
+}
+
+// Returns the bits that a direction sets in the number of an output.
+SPIRA_BOTH uint32_t order_bits_of(const order_weights &w, int direction) {
+    return w.keys == order_by_sectors ? order_sectors_of(1u << direction)
+                                      : 1u << order_bit_of(w, direction);
+}
+
+// Returns what a direction adds to the weight of a group pair. number: of its outputs together
+SPIRA_BOTH int order_weight_of(const order_weights &w, uint32_t number, int direction) {
+    return order_bits_of(w, direction) & ~number ? 0 : w.weight[direction];
 }
 
 } // namespace spira

@@ -1,4 +1,4 @@
-// spira/order/keys.cuh: the keys and directions of rows (order/key.h).
+// spira/order/keys.cuh: the keys of rows (order/key.h).
 //
 // A warp reads 32 rows of the map. From a compact map (index/compact.h) a lane reads the records of
 // its row instead.
@@ -9,14 +9,9 @@
 
 namespace spira {
 
-// What is found out about a row.
-struct order_found {
-    uint32_t key, directions;
-};
+// ---- a map as it stands -------------------------------------------------------------------------
 
-// ---- directions of a map as it stands -----------------------------------------------------------
-
-// The number of each column's direction among those of the task.
+// The order_bit_of each column's direction.
 typedef uint8_t order_columns[kernel_volume_max];
 
 // Fills the numbers of a map that is not compact. Called by all threads of a block. Each warp
@@ -34,17 +29,17 @@ SPIRA_DEVICE void order_fill_columns(const order_batch &batch, const order_task 
         if (has && first / 32 % order_warps == warp) {
             const int direction = order_direction(&r.kernel, &batch.numbers, k);
             number[column + __popc(all & ((1u << lane) - 1))] =
-                (uint8_t)order_number_in(task, direction);
+                (uint8_t)order_bit_of(task.weights, direction);
         }
         column += __popc(all);
     }
     __syncthreads();
 }
 
-// Finds the key of this lane's row. Called by a whole warp, whose rows are consecutive; the first
+// Returns the key of this lane's row. Called by a whole warp, whose rows are consecutive; the first
 // `rows` exist.
-SPIRA_DEVICE order_found order_find_key(const order_task &task, int32_t row, int rows,
-                                        const order_columns &number) {
+SPIRA_DEVICE uint32_t order_find_key(const order_task &task, int32_t row, int rows,
+                                     const order_columns &number) {
     const int volume = task.request.layout.volume;
     const int32_t *map = task.request.map;
     const int32_t *first = map + (int64_t)(row - (int)threadIdx.x % 32) * volume;
@@ -56,43 +51,28 @@ SPIRA_DEVICE order_found order_find_key(const order_task &task, int32_t row, int
             directions |= 1u << number[k + __ffs((int)has) - 1];
         }
     }
-    return {order_key(task.keys == order_by_sectors, directions), directions};
+    return order_gray_rank(task.weights.keys == order_by_sectors ? order_sectors_of(directions)
+                                                                 : directions);
 }
 
-// ---- directions of a compact map ----------------------------------------------------------------
+// ---- a compact map ------------------------------------------------------------------------------
 
-// Returns the sign, plus 1, of offset i of K along an axis.
-SPIRA_BOTH constexpr int order_side(int K, int i) {
-    return i < K / 2 ? 0 : i == K / 2 ? 1 : 2;
+// Folds the taps of a plane of size 5 to a plane of size 3: offsets on one side of an axis to one.
+SPIRA_BOTH uint32_t order_fold(uint32_t has) {
+    const uint32_t rows = 31u | 31u << 15, columns = 0x108421; // 0 and 3; the first of each row
+    has |= has >> 5 & rows;
+    has |= has >> 1 & (columns | columns << 3);
+    has = (has & columns) | (has >> 1 & (columns << 1 | columns << 2));
+    return (has & 7) | (has >> 10 & 7) << 3 | (has >> 15 & 7) << 6;
 }
 
-// Returns the offsets of a plane on side y and side z.
-SPIRA_BOTH constexpr uint32_t order_side_mask(int K, int y, int z) {
-    uint32_t mask = 0;
-    for (int c = 0; c < K * K; ++c) {
-        mask |= order_side(K, c / K) == y && order_side(K, c % K) == z ? 1u << c : 0;
-    }
-    return mask;
-}
-
-// Returns the directions of the taps `has` of a plane on side x, by the numbers of order/key.h: the
-// kernel has all 27 directions.
-template <int K, int x, int side = 0>
-SPIRA_DEVICE uint32_t order_plane_directions(uint32_t has) {
-    constexpr uint32_t mask = order_side_mask(K, side / 3, side % 3);
-    uint32_t directions = has & mask ? 1u << order_number(x * 9 + side) : 0;
-    if constexpr (side + 1 < 9) {
-        directions |= order_plane_directions<K, x, side + 1>(has);
-    }
-    return directions;
-}
-
-// Returns the same for all planes.
-template <int K, int plane = 0>
-SPIRA_DEVICE uint32_t order_planes_directions(const uint32_t (&has)[K]) {
-    uint32_t directions = order_plane_directions<K, order_side(K, plane)>(has[plane]);
-    if constexpr (plane + 1 < K) {
-        directions |= order_planes_directions<K, plane + 1>(has);
+// Returns the directions of these offsets of a 3 x 3 x 3 kernel.
+template <int k = 0>
+SPIRA_BOTH uint32_t order_directions_of(uint32_t has) {
+    constexpr uint32_t own = 1u << order_number(k);
+    uint32_t directions = has >> k & 1 ? own : 0;
+    if constexpr (k + 1 < order_directions) {
+        directions |= order_directions_of<k + 1>(has);
     }
     return directions;
 }
@@ -137,7 +117,9 @@ SPIRA_DEVICE void order_find_compact_keys(const order_request &r, const int32_t 
         if constexpr (K == 3) {
             key[i] = order_offsets_key(has[i][0] | has[i][1] << 9 | has[i][2] << 18);
         } else {
-            key[i] = order_key(false, order_planes_directions<K>(has[i]));
+            key[i] = order_gray_rank(order_directions_of(order_fold(has[i][0] | has[i][1]) |
+                                                         order_fold(has[i][2]) << 9 |
+                                                         order_fold(has[i][3] | has[i][4]) << 18));
         }
     }
 }

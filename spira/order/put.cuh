@@ -1,6 +1,5 @@
 // spira/order/put.cuh: how a warp writes the mask and sources of its row group, from a
-// compact map of size 3 or from a map of up to 8 columns. First it finds the offsets of the row
-// group (order_look), then it writes (order_put). A lane has the rows at two positions.
+// compact map of size 3 or from a map of up to 8 columns. A lane has the rows at two positions.
 #ifndef SPIRA_ORDER_PUT_CUH
 #define SPIRA_ORDER_PUT_CUH
 
@@ -33,47 +32,32 @@ SPIRA_DEVICE void order_put_record(const int32_t (&record)[K + 1], uint32_t any,
 
 enum { order_planes = 3 };
 
-// Records of a lane's rows; those of no row (-1) have no taps.
-struct order_records {
-    int32_t word[order_items][order_planes][order_planes + 1];
-};
-
-// Loads the records of a row group. any: the offsets of each plane that some row has
-SPIRA_DEVICE void order_look(const order_request &r, const int32_t (&row)[order_items],
-                             order_records &records, uint32_t (&any)[order_planes]) {
-    const int K = order_planes;
-    records = {};
+// Writes sources and mask of a row group. row: -1 for no row
+SPIRA_DEVICE void order_put_records(const order_request &r, int64_t group,
+                                    const int32_t (&row)[order_items]) {
+    const int K = order_planes, lane = threadIdx.x % 32;
+    int32_t record[order_items][K][K + 1] = {};
+    uint32_t any[K]; // the offsets of each plane that some row has
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
 #pragma unroll
         for (int plane = 0; plane < K && row[i] >= 0; ++plane) {
             const int4 v =
                 __ldg((const int4 *)(r.compact + compact_at(K, r.capacity, plane, row[i])));
-            int32_t(&word)[K + 1] = records.word[i][plane];
+            int32_t(&word)[K + 1] = record[i][plane];
             word[0] = v.x, word[1] = v.y, word[2] = v.z, word[3] = v.w;
         }
     }
-#pragma unroll
-    for (int plane = 0; plane < K; ++plane) {
-        uint32_t has = 0;
-#pragma unroll
-        for (int i = 0; i < order_items; ++i) {
-            has |= (uint32_t)records.word[i][plane][K];
-        }
-        any[plane] = warp_unite(has);
-    }
-}
-
-// Writes sources and mask of a row group, after order_look.
-SPIRA_DEVICE void order_put(const order_request &r, int64_t group, const order_records &records,
-                            const uint32_t (&any)[order_planes]) {
-    const int K = order_planes, lane = threadIdx.x % 32;
     int32_t *to = r.layout.source + order_begin(&r.layout, group, 0) + lane;
 #pragma unroll
     for (int plane = 0; plane < K; ++plane) {
+        any[plane] = warp_unite((uint32_t)(record[0][plane][K] | record[1][plane][K]));
+    }
+#pragma unroll
+    for (int plane = 0; plane < K; ++plane) {
 #pragma unroll
         for (int i = 0; i < order_items; ++i) {
-            order_put_record<K>(records.word[i][plane], any[plane],
+            order_put_record<K>(record[i][plane], any[plane],
                                 to + plane * K * K * order_rows + i * 32);
         }
     }
@@ -84,12 +68,11 @@ SPIRA_DEVICE void order_put(const order_request &r, int64_t group, const order_r
 
 // ---- a map of few columns -----------------------------------------------------------------------
 
-typedef int32_t order_lane_sources[order_items][order_lane_columns];
-
-// Loads the sources of a lane's rows. Returns the offsets that some row of the row group has.
-SPIRA_DEVICE uint32_t order_look_lanes(const order_request &r, const int32_t (&row)[order_items],
-                                       order_lane_sources &tap) {
-    const int volume = r.layout.volume;
+// Writes sources and mask of a row group. row: -1 for no row
+SPIRA_DEVICE void order_put_lanes(const order_request &r, int64_t group,
+                                  const int32_t (&row)[order_items]) {
+    const int lane = threadIdx.x % 32, volume = r.layout.volume;
+    int32_t tap[order_items][order_lane_columns];
     uint32_t has = 0;
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
@@ -105,13 +88,7 @@ SPIRA_DEVICE uint32_t order_look_lanes(const order_request &r, const int32_t (&r
             has |= tap[i][c] >= 0 ? 1u << c : 0;
         }
     }
-    return warp_unite(has);
-}
-
-// Writes sources and mask of a row group, after order_look_lanes, which returned `any`.
-SPIRA_DEVICE void order_put_lanes(const order_request &r, int64_t group,
-                                  const order_lane_sources &tap, uint32_t any) {
-    const int lane = threadIdx.x % 32;
+    const uint32_t any = warp_unite(has);
     int32_t *to = r.layout.source + order_begin(&r.layout, group, 0) + lane;
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {

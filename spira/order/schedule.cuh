@@ -15,7 +15,7 @@ enum { order_weights_all = 256 }; // with those of no pair
 
 static_assert(order_weight_most + 1 < order_weights_all, "a byte holds a weight plus 1");
 static_assert(order_threads == 2 * order_weights_all, "two threads add up the warps of a weight");
-static_assert(order_run_pairs == sizeof(uint2), "the weights of a run");
+static_assert(order_warps == 2 * order_run_pairs, "a warp for each row group");
 
 // How many pairs of each warp have each weight; then the position of the first one. Two more
 // columns spread weights over the banks.
@@ -30,34 +30,31 @@ struct order_schedule_shared {
 
 // ---- weights ------------------------------------------------------------------------------------
 
-// Returns the weight of a group pair that has taps in these directions. Called by a whole warp.
-SPIRA_DEVICE int order_weigh(const order_task &task, uint32_t directions) {
-    const int lane = threadIdx.x % 32;
-    return warp_sum(directions >> lane & 1 ? task.weight[lane] : 0);
-}
-
-// Writes the weights, plus 1, of a run whose row groups have taps in these directions. Called by
-// all threads of a block; has barriers inside.
+// Writes the weights, plus 1, of a run: four at a time, for which the schedule waits. Called by all
+// threads of a block; has a barrier inside.
 //
-// directions: of this warp's row group; run: among those of all maps
-// shared [order_warps], weights: shared memory
+// number: of all outputs of this warp's row group; run: among those of all maps
+// shared [order_warps]: shared memory
 SPIRA_DEVICE void order_write_weights(const order_task &task, const order_scratch &s, int32_t run,
-                                      uint32_t directions, uint32_t *shared, uint2 *weights) {
+                                      uint32_t number, uint32_t *shared) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if (lane == 0) {
-        shared[warp] = directions;
+        shared[warp] = number;
     }
     __syncthreads();
-    if (warp < order_run_pairs) {
-        const int weight = order_weigh(task, shared[2 * warp] | shared[2 * warp + 1]);
-        if (lane == 0) {
-            ((uint8_t *)weights)[warp] = (uint8_t)(weight + 1);
-        }
+    if (warp >= order_run_pairs / 4) {
+        return;
     }
-    __syncthreads();
-    if (threadIdx.x < 2) {
-        const uint32_t four = threadIdx.x ? weights->y : weights->x;
-        *(volatile uint32_t *)(s.weight + (int64_t)run * order_run_pairs + threadIdx.x * 4) = four;
+    uint32_t four = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        const uint32_t *pair = shared + 8 * warp + 2 * j;
+        const uint32_t own = pair[0] | pair[1];
+        const int part = lane < order_directions ? order_weight_of(task.weights, own, lane) : 0;
+        four |= (uint32_t)(warp_sum(part) + 1) << 8 * j;
+    }
+    if (lane == 0) {
+        *(volatile uint32_t *)(s.weight + (int64_t)run * order_run_pairs + warp * 4) = four;
     }
 }
 

@@ -36,12 +36,9 @@ enum order_unit { order_by_run, order_by_ticket, order_by_pair, order_by_word, o
 // One map of a batch.
 struct order_task {
     order_request request;
-    order_keys keys;
-    uint32_t directions;                // those that are numbered (order_numbered)
-    int32_t first_row;                  // among the rows of all maps
-    int32_t first[order_units];         // its first thread block of each launch
-    uint8_t weight[order_directions];   // of each numbered direction
-    uint8_t number[order_lane_columns]; // of the direction of each column, if there are so few
+    order_weights weights;
+    int32_t first_row;          // among the rows of all maps
+    int32_t first[order_units]; // its first thread block of each launch
 };
 
 struct order_batch {
@@ -60,12 +57,11 @@ struct __align__(8) order_item {
 };
 
 struct order_scratch {
-    int32_t *drawn;       // [1] tickets of order_group_kernel
-    uint32_t *directions; // [rows] of all maps: those in which a row has taps; of wide maps only
-    int32_t *total;       // [maps, order_classes] rows of each class
-    uint32_t *piece;      // [order_classes, runs] of each map, in the order of order_piece_at
-    order_item *item;     // [rows] of all maps; each chunk sorted by class
-    uint8_t *weight;      // [runs, order_run_pairs] of all maps: of each group pair, plus 1
+    int32_t *drawn;   // [1] tickets of order_group_kernel
+    int32_t *total;   // [maps, order_classes] rows of each class
+    uint32_t *piece;  // [order_classes, runs] of each map, in the order of order_piece_at
+    order_item *item; // [rows] of all maps; each chunk sorted by class
+    uint8_t *weight;  // [runs, order_run_pairs] of all maps: of each group pair, plus 1
 };
 
 static_assert(sizeof(order_batch) + sizeof(order_scratch) <= 4096, "parameters of a kernel");
@@ -100,11 +96,6 @@ SPIRA_DEVICE T order_load_now(const T *from) {
 
 SPIRA_DEVICE int32_t order_find_count(const order_request &r) {
     return count_clamp(order_load_now(r.count), r.capacity);
-}
-
-// Returns the number of a direction among those of the task.
-SPIRA_BOTH int order_number_in(const order_task &task, int direction) {
-    return count_bits(task.directions & ((1u << direction) - 1));
 }
 
 // Returns whether a map has more columns than a lane reads.
@@ -167,37 +158,11 @@ SPIRA_API status order_count_rows(const order_request *request, int maps, int32_
 SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_t runs) {
     order_scratch s;
     s.drawn = workspace_take<int32_t>(w, 1);
-    s.directions = workspace_take<uint32_t>(w, rows);
     s.total = workspace_take<int32_t>(w, maps * order_classes);
     s.piece = workspace_take<uint32_t>(w, (int64_t)runs * order_classes);
     s.item = workspace_take<order_item>(w, rows);
     s.weight = workspace_take<uint8_t>(w, (int64_t)runs * order_run_pairs);
     return s;
-}
-
-// Fills the keys of a task, its directions and their weights.
-SPIRA_API void order_task_weights(order_task *task) {
-    const order_weights w = order_weights_make(&task->request.kernel, task->request.threshold);
-    int number = 0;
-    task->keys = order_keys_of(&task->request.kernel, w.directions);
-    task->directions = order_numbered(w.directions);
-    for (int d = 0; d < order_directions; ++d) {
-        if (task->directions >> d & 1) {
-            task->weight[number++] = w.weight[d];
-        }
-    }
-}
-
-// Fills task->number.
-SPIRA_API void order_task_numbers(const order_numbers *numbers, order_task *task) {
-    const order_request *r = &task->request;
-    const int volume = kernel_volume(&r->kernel);
-    for (int k = 0, column = 0; k < volume && column < order_lane_columns; ++k) {
-        if (kernel_norm(&r->kernel, k) < r->threshold) {
-            const int direction = order_direction(&r->kernel, numbers, k);
-            task->number[column++] = (uint8_t)order_number_in(*task, direction);
-        }
-    }
 }
 
 SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
@@ -215,8 +180,7 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         units[order_by_pair] = r->compact ? pairs : 0;
         units[order_by_word] = r->compact ? 0 : pairs * order_words(r->layout.volume);
         task->request = order_request_whole(r);
-        order_task_weights(task);
-        order_task_numbers(&batch.numbers, task);
+        task->weights = order_weights_make(&r->kernel, task->request.threshold);
         task->first_row = batch.rows;
         for (int u = 0; u < order_units; ++u) {
             task->first[u] = batch.units[u];

@@ -199,7 +199,8 @@ TEST(order_kernels_schedules_come_behind_their_runs) {
     }
 }
 
-// The keys of compact maps are found in another way than others.
+// The keys of compact maps are found in another way than others: from the offsets of a kernel of
+// size 3, to which planes of size 5 are folded.
 TEST(order_kernels_keys) {
     random_state random = random_make(9);
     for (int i = 0; i < 5000; ++i) {
@@ -209,9 +210,13 @@ TEST(order_kernels_keys) {
         for (int k = 0; k < order_directions; ++k) {
             directions |= has >> k & 1 ? 1u << order_number(k) : 0;
         }
-        CHECK_EQUAL(order_offsets_key(has), order_key(true, directions));
-        const uint32_t key = order_key(false, directions);
-        CHECK_EQUAL(key ^ key >> 1, directions);
+        CHECK_EQUAL(order_offsets_key(has), order_gray_rank(order_sectors_of(directions)));
+        CHECK_EQUAL(order_directions_of(has), directions);
+    }
+    for (int c = 0; c < 25; ++c) {
+        const int y = c / 5, z = c % 5, side[] = {0, 0, 1, 2, 2};
+        CHECK_EQUAL(order_fold(1u << c), 1u << (side[y] * 3 + side[z]));
+        CHECK_EQUAL(order_fold(1u << c | 1u << 12), 1u << (side[y] * 3 + side[z]) | 1u << 4);
     }
 }
 
