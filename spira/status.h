@@ -58,72 +58,46 @@ SPIRA_API bool status_failed(status s) {
     return s.code != status_ok;
 }
 
-// A sentence for the code alone.
-SPIRA_API const char *status_string(status_code code) {
-    switch (code) {
-    case status_ok:
-        return "success";
-    case status_null_pointer:
-        return "a null pointer";
-    case status_bad_size:
-        return "a size that is not allowed";
-    case status_workspace:
-        return "memory that is too small; bytes needed";
-    case status_alignment:
-        return "a pointer that is not aligned; bytes of alignment needed";
-    case status_kernel_size:
-        return "an unsupported kernel size (1 to 15 for each axis)";
-    case status_stride:
-        return "an unsupported stride";
-    case status_grid:
-        return "an unusable voxel size; axis";
-    case status_bits:
-        return "the coordinates do not fit a 64-bit word; bits missing";
-    case status_out_of_range:
-        return "a coordinate outside of the word layout; first row";
-    case status_lattice:
-        return "a coordinate off the lattice of a stride; first row";
-    case status_duplicate:
-        return "a duplicate voxel; first row";
-    case status_capacity:
-        return "a capacity was exceeded; needed";
-    case status_not_finite:
-        return "a NaN or an infinity; first row";
-    case status_weights:
-        return "a weight that is not finite in the layer's format; its index";
-    case status_unsupported:
-        return "an unsupported combination";
-    case status_layer:
-        return "a layer at fault; its index";
-    case status_file_open:
-        return "a file that cannot be opened";
-    case status_file_empty:
-        return "an empty file";
-    case status_file_format:
-        return "a file that cannot be read as its format";
-    case status_cuda:
-        return "an error of the CUDA runtime; its number";
-    }
-    return "an unknown status";
+struct status_row {
+    const char *sentence;
+    bool zero; // a detail of 0 is a value, such as a row, and not the lack of one
+};
+
+static constexpr status_row status_table[] = {
+    // by code
+    {"success", false},
+    {"a null pointer", false},
+    {"a size that is not allowed", true},
+    {"memory that is too small; bytes needed", false},
+    {"a pointer that is not aligned; bytes of alignment needed", false},
+    {"an unsupported kernel size (1 to 15 for each axis)", true},
+    {"an unsupported stride", true},
+    {"an unusable voxel size; axis", true},
+    {"the coordinates do not fit a 64-bit word; bits missing", false},
+    {"a coordinate outside of the word layout; first row", true},
+    {"a coordinate off the lattice of a stride; first row", true},
+    {"a duplicate voxel; first row", true},
+    {"a capacity was exceeded; needed", false},
+    {"a NaN or an infinity; first row", true},
+    {"a weight that is not finite in the layer's format; its index", true},
+    {"an unsupported combination", false},
+    {"a layer at fault; its index", true},
+    {"a file that cannot be opened", false},
+    {"an empty file", false},
+    {"a file that cannot be read as its format", false},
+    {"an error of the CUDA runtime; its number", false},
+    {"an unknown status", false},
+};
+
+static_assert(sizeof status_table / sizeof *status_table == status_cuda + 2, "a row for each code");
+
+SPIRA_API status_row status_row_of(status_code code) {
+    return status_table[(unsigned)code <= status_cuda ? (int)code : status_cuda + 1];
 }
 
-// Whether a detail of 0 is a value, such as a row, and not the lack of one.
-SPIRA_API bool status_tells_zero(status_code code) {
-    switch (code) {
-    case status_bad_size:
-    case status_kernel_size:
-    case status_stride:
-    case status_grid:
-    case status_out_of_range:
-    case status_lattice:
-    case status_duplicate:
-    case status_not_finite:
-    case status_weights:
-    case status_layer:
-        return true;
-    default:
-        return false;
-    }
+// A sentence for the code alone.
+SPIRA_API const char *status_string(status_code code) {
+    return status_row_of(code).sentence;
 }
 
 #ifndef __CUDACC_RTC__
@@ -136,7 +110,7 @@ SPIRA_API char *status_text(status s, char *text, size_t size) {
     more = s.code == status_cuda ? cudaGetErrorString((cudaError_t)s.detail) : "";
 #endif
     char detail[32] = "";
-    if (s.detail || status_tells_zero(s.code)) {
+    if (s.detail || status_row_of(s.code).zero) {
         snprintf(detail, sizeof detail, ": %lld", (long long)s.detail);
     }
     const char *subject = s.subject ? s.subject : "?";
