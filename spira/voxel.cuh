@@ -1,16 +1,16 @@
 // spira/voxel.cuh: voxelisation on the GPU. Includes the features of voxels, voxel_features.cuh.
 //
 // voxelize packs each row into a word and sorts words with their rows (index/sort.cuh), drops what
-// is beyond the caller's cap (index/voxel_cap.cuh), then removes repeats and numbers the voxels
+// is beyond the caller's cap (voxel/cap.cuh), then removes repeats and numbers the voxels
 // (index/unique.cuh). The input and the host loop are in voxel.h.
 #ifndef SPIRA_VOXEL_CUH
 #define SPIRA_VOXEL_CUH
 
 #include "index/sort.cuh"
 #include "index/unique.cuh"
-#include "index/voxel_cap.cuh"
-#include "index/voxel_source.cuh"
 #include "voxel.h"
+#include "voxel/cap.cuh"
+#include "voxel/source.cuh"
 #include "voxel_features.cuh"
 
 namespace spira {

@@ -11,8 +11,7 @@
 # 5. Headers of cuBLAS, CUB and Thrust are included by opt-in files only.
 # 6. The include guard is SPIRA_ and the path in capitals: SPIRA_BASE_MMA_CUH for base/mma.cuh.
 # 7. The umbrella reaches every file but the opt-in ones, and no opt-in file. Nothing includes it.
-# 8. A .cuh at the top is an interface: it has no kernel, but for those that the table names, all of
-#    which have one.
+# 8. A .cuh at the top is an interface: it has no kernel.
 set -eu
 
 check() { # table folder: prints the violations; fails if there are any
@@ -34,7 +33,7 @@ check() { # table folder: prints the violations; fails if there are any
             while ((getline text < table) > 0) {
                 sub(/#.*/, "", text)
                 n = split(text, word)
-                if (n && word[1] != "umbrella" && word[1] != "opt-in" && word[1] != "kernels") {
+                if (n && word[1] != "umbrella" && word[1] != "opt-in") {
                     layer_name[++layers] = word[1]
                 }
                 for (i = 2; i <= n; ++i) {
@@ -42,8 +41,6 @@ check() { # table folder: prints the violations; fails if there are any
                         umbrella = word[i]
                     } else if (word[1] == "opt-in") {
                         opt_in_pattern[++opt_ins] = pattern_of(word[i])
-                    } else if (word[1] == "kernels") {
-                        excepted[word[i]] = 1
                     } else {
                         pattern[++patterns] = pattern_of(word[i])
                         pattern_layer[patterns] = layers
@@ -157,10 +154,8 @@ check() { # table folder: prints the violations; fails if there are any
                 }
             }
             close(path)
-            if (name !~ /\// && name ~ /[.]cuh$/ && name != umbrella && kernels && !(name in excepted)) {
+            if (name !~ /\// && name ~ /[.]cuh$/ && name != umbrella && kernels) {
                 complain(path ": a kernel at the top; it belongs in a folder")
-            } else if (name in excepted && !kernels) {
-                complain(path ": has no kernel, and need not be excepted in " table)
             }
             if (guarded != 2) {
                 complain(path ": the include guard is not " guard)
@@ -252,8 +247,7 @@ plant_good() {
     rm -rf "$tree/spira"
     mkdir -p "$tree/spira"
     printf '%s\n' 'ground a.h base/*' 'middle b.h b.cuh mid/* top/low.h # exact first' \
-        'top d.cuh top/*' 'extra e.cuh extra/*' 'umbrella spira.cuh' 'opt-in e.cuh extra/*' \
-        'kernels d.cuh' >"$tree/table"
+        'top d.cuh top/*' 'extra e.cuh extra/*' 'umbrella spira.cuh' 'opt-in e.cuh extra/*' >"$tree/table"
     header a.h '<stdint.h>' '<string.h>' base/x.h
     header base/x.h
     header base/deep/y.cuh ../x.h ../../a.h
@@ -267,7 +261,6 @@ plant_good() {
     header e.cuh d.cuh extra/g.cuh '<cublas_v2.h>'
     header extra/g.cuh ../a.h '<cub/cub.cuh>'
     header spira.cuh spira/a.h spira/b.h spira/d.cuh
-    kernel d.cuh
     kernel mid/n.cuh
 }
 
@@ -377,8 +370,6 @@ self_test() {
     expect 'a kernel at the top' 'a kernel at the top'
     echo '// a SPIRA_KERNEL in words' >>"$tree/spira/b.cuh"
     expect clean 'a kernel in a comment'
-    header d.cuh b.cuh top/t.cuh
-    expect 'need not be excepted' 'an exception for a file without a kernel'
     rm "$tree/spira.cuh"
     expect 'the umbrella is missing' 'no umbrella'
     : >"$tree/table"

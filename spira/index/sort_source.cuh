@@ -10,7 +10,7 @@
 //                                          call per row that may record errors
 //
 // Reading is separate from making, so that all loads of a thread are in flight at once.
-// voxel_source.cuh has sources that pack points and coordinates.
+// voxel/source.cuh has sources that pack points and coordinates.
 #ifndef SPIRA_INDEX_SORT_SOURCE_CUH
 #define SPIRA_INDEX_SORT_SOURCE_CUH
 

@@ -6,8 +6,8 @@
 #include "../support/emulate_numeric.h"
 
 #include "../../spira/index/unique.cuh"
-#include "../../spira/index/voxel_cap.cuh"
-#include "../../spira/index/voxel_source.cuh"
+#include "../../spira/voxel/cap.cuh"
+#include "../../spira/voxel/source.cuh"
 #include "../../spira/voxel_features.cuh"
 
 #include <map>

@@ -1,4 +1,4 @@
-// spira/index/voxel_cap.cuh: drops the voxels that appear last in the input, between the sort and
+// spira/voxel/cap.cuh: drops the voxels that appear last in the input, between the sort and
 // unique (unique.cuh) of voxelize.
 //
 // Rows come sorted by word, and by row within one. The first row of each voxel decides: of each
@@ -10,15 +10,15 @@
 //   move   moves the kept rows to the front, in their order; the others become word_none()
 //
 // No kernel depends on an order of thread blocks, and all results are integers: deterministic.
-#ifndef SPIRA_INDEX_VOXEL_CAP_CUH
-#define SPIRA_INDEX_VOXEL_CAP_CUH
+#ifndef SPIRA_VOXEL_CAP_CUH
+#define SPIRA_VOXEL_CAP_CUH
 
 #include "../base/async.cuh"
 #include "../base/block.cuh"
 #include "../base/launch.cuh"
+#include "../index/unique.cuh"
 #include "../status.cuh"
 #include "../voxel.h"
-#include "unique.cuh"
 
 namespace spira {
 
@@ -40,11 +40,11 @@ struct cap_scratch {
     int32_t *counts; // [batches, chunks] right behind the mask
     int32_t *limit;  // [batches]
     uint32_t *keep;  // [words] a bit for each sorted row that is kept
-    int32_t *last;   // [blocks] position of the last first row of each segment, or -1
     int32_t *kept;   // [blocks] kept rows of each segment
 };
 
-// How rows are divided. Each thread block takes a segment of `tiles` times cap_threads sorted rows.
+// How rows are divided. Of keep and move, each thread block takes a segment of `tiles` times
+// cap_threads sorted rows.
 struct cap_shape {
     int32_t rows, words, tiles, blocks;
     int32_t batches, chunks, chunk_bits; // chunks of 2^chunk_bits input rows
@@ -81,7 +81,6 @@ SPIRA_API void cap_carve(workspace *w, const voxel_input *in, cap_scratch<W> *s)
     s->counts = s->mask ? (int32_t *)(s->mask + words) : nullptr;
     s->limit = workspace_take<int32_t>(w, in->batch ? (int64_t)cap_batches_max : 1);
     s->keep = workspace_take<uint32_t>(w, words);
-    s->last = workspace_take<int32_t>(w, cap_blocks_max);
     s->kept = workspace_take<int32_t>(w, cap_blocks_max);
 }
 
@@ -110,22 +109,6 @@ SPIRA_API cap_task<W> cap_task_make(const word_layout *layout, const voxel_input
     return task;
 }
 
-// Returns the largest value of the threads, in every thread. As block_sum.
-SPIRA_DEVICE int cap_block_largest(int value, int *shared) {
-#pragma unroll
-    for (int step = 16; step; step /= 2) {
-        value = max(value, __shfl_xor_sync(~0u, value, step));
-    }
-    const int lane = (int)threadIdx.x % 32;
-    block_share_sums<cap_threads>(value, lane == 0, shared);
-    int all = shared[0];
-#pragma unroll
-    for (int i = 1; i < cap_warps; ++i) {
-        all = max(all, shared[i]);
-    }
-    return all;
-}
-
 // The batch index of a word, among those that are counted.
 template <typename W>
 SPIRA_DEVICE int cap_batch(const cap_task<W> &task, W word) {
@@ -134,23 +117,13 @@ SPIRA_DEVICE int cap_batch(const cap_task<W> &task, W word) {
 
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(cap_threads) cap_mark_kernel(cap_task<W> task) {
-    __shared__ int shared[cap_warps];
     const cap_scratch<W> &s = task.scratch;
-    const int32_t first = (int32_t)blockIdx.x * task.shape.tiles * cap_threads + (int)threadIdx.x;
-    int last = -1;
-    for (int tile = 0; tile < task.shape.tiles; ++tile) {
-        const int32_t i = first + tile * cap_threads;
-        if (unique_is_head(s.sorted, i, task.shape.rows)) {
-            const int32_t row = s.order[i];
-            const int64_t batch = cap_batch(task, s.sorted[i]);
-            atomicOr(&s.mask[row / 32], 1u << row % 32);
-            atomicAdd(&s.counts[batch * task.shape.chunks + (row >> task.shape.chunk_bits)], 1);
-            last = i;
-        }
-    }
-    last = cap_block_largest(last, shared);
-    if (threadIdx.x == 0) {
-        s.last[blockIdx.x] = last;
+    const int64_t i = (int64_t)blockIdx.x * cap_threads + (int)threadIdx.x;
+    if (unique_is_head(s.sorted, i, task.shape.rows)) {
+        const int32_t row = s.order[i];
+        const int64_t batch = cap_batch(task, s.sorted[i]);
+        atomicOr(&s.mask[row / 32], 1u << row % 32);
+        atomicAdd(&s.counts[batch * task.shape.chunks + (row >> task.shape.chunk_bits)], 1);
     }
 }
 
@@ -208,21 +181,19 @@ SPIRA_KERNEL void __launch_bounds__(cap_limit_threads) cap_limit_kernel(cap_task
     }
 }
 
-// Returns the position of the last head up to the thread's own, or `before` if the tile has none.
-// Called by all threads of a block, with a barrier inside; *last becomes that of the whole tile.
-SPIRA_DEVICE int cap_head_of(bool head, int32_t i, int before, int *shared, int *last) {
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const uint32_t heads = __ballot_sync(~0u, head), up_to = heads & (~0u >> (31 - lane));
-    block_share_sums<cap_threads>(heads ? i - lane + 31 - __clz((int)heads) : -1, lane == 0,
-                                  shared);
-    int own = before;
-    *last = before;
-#pragma unroll
-    for (int w = 0; w < cap_warps; ++w) {
-        own = w < warp ? max(own, shared[w]) : own;
-        *last = max(*last, shared[w]);
+// Returns the position of the first word that equals word i. Steps double first, since most voxels
+// have few rows.
+template <typename W>
+SPIRA_DEVICE int32_t cap_head_of(const W *sorted, int32_t i) {
+    const W word = sorted[i];
+    int32_t step = 1;
+    for (; i >= step && sorted[i - step] == word; step *= 2) {
+        i -= step;
     }
-    return up_to ? i - lane + 31 - __clz((int)up_to) : own;
+    for (; step; step /= 2) {
+        i -= i >= step && sorted[i - step] == word ? step : 0;
+    }
+    return i;
 }
 
 template <typename W>
@@ -231,18 +202,13 @@ SPIRA_KERNEL void __launch_bounds__(cap_threads) cap_keep_kernel(cap_task<W> tas
     const cap_scratch<W> &s = task.scratch;
     const int32_t rows = task.shape.rows;
     const int32_t first = (int32_t)blockIdx.x * task.shape.tiles * cap_threads + (int)threadIdx.x;
-    int last = -1, kept = 0, dropped = 0;
-    for (unsigned b = threadIdx.x; b < blockIdx.x; b += cap_threads) {
-        last = max(last, s.last[b]);
-    }
-    last = cap_block_largest(last, shared[0]);
+    int kept = 0, dropped = 0;
     for (int tile = 0; tile < task.shape.tiles; ++tile) {
         const int32_t i = first + tile * cap_threads;
-        const bool head = unique_is_head(s.sorted, i, rows);
-        const int from = cap_head_of(head, i, last, shared[~tile & 1], &last);
         const W word = i < rows ? s.sorted[i] : word_none<W>();
         const bool there = word != word_none<W>();
-        const bool keep = there && s.order[from] < s.limit[cap_batch(task, word)];
+        const bool keep =
+            there && s.order[cap_head_of(s.sorted, i)] < s.limit[cap_batch(task, word)];
         const uint32_t bits = __ballot_sync(~0u, keep);
         if (threadIdx.x % 32 == 0 && i < rows) {
             s.keep[i / 32] = bits;
@@ -250,7 +216,6 @@ SPIRA_KERNEL void __launch_bounds__(cap_threads) cap_keep_kernel(cap_task<W> tas
         kept += keep;
         dropped += there && !keep;
     }
-    __syncthreads();
     kept = block_sum<cap_threads>(kept, shared[0]);
     dropped = block_sum<cap_threads>(dropped, shared[1]);
     if (threadIdx.x == 0) {
@@ -300,7 +265,8 @@ SPIRA_API status cap_launch(const cap_task<W> &task, cudaStream_t stream) {
     const unsigned blocks = (unsigned)task.shape.blocks;
     const int64_t clear = task.shape.words + (int64_t)task.shape.batches * task.shape.chunks;
     SPIRA_TRY(status_from_cuda(cudaMemsetAsync(s.mask, 0, (size_t)clear * 4, stream), "voxelize"));
-    SPIRA_TRY(kernel_launch(cap_mark_kernel<W>, {blocks, cap_threads, stream, "voxelize"}, task));
+    const unsigned marks = (unsigned)ceil_div(task.shape.rows, cap_threads);
+    SPIRA_TRY(kernel_launch(cap_mark_kernel<W>, {marks, cap_threads, stream, "voxelize"}, task));
     SPIRA_TRY(kernel_launch(cap_limit_kernel<W>,
                             {(unsigned)task.shape.batches, cap_limit_threads, stream, "voxelize"},
                             task));

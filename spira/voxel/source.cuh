@@ -1,10 +1,10 @@
-// spira/index/voxel_source.cuh: points or coordinates as a source of the sort (sort_source.cuh).
-#ifndef SPIRA_INDEX_VOXEL_SOURCE_CUH
-#define SPIRA_INDEX_VOXEL_SOURCE_CUH
+// spira/voxel/source.cuh: points or coordinates as a source of the sort (sort_source.cuh).
+#ifndef SPIRA_VOXEL_SOURCE_CUH
+#define SPIRA_VOXEL_SOURCE_CUH
 
+#include "../index/sort_source.cuh"
 #include "../status.cuh"
 #include "../voxel.h"
-#include "sort_source.cuh"
 
 namespace spira {
 
