@@ -80,8 +80,8 @@ SPIRA_DEVICE int warp_lane() {
     return lane;
 }
 
-// The sum over all lanes, in each lane. PTX, since clang's __reduce_add_sync takes the value for
-// the mask.
+// The sum over all lanes, in each lane. PTX here and in warp_unite, since clang's __reduce_add_sync
+// and __reduce_or_sync take the value for the mask.
 SPIRA_DEVICE int warp_sum(int value) {
 #if __CUDA_ARCH__ >= 800
     int sum;
@@ -113,7 +113,9 @@ SPIRA_DEVICE int warp_sum_up_to(int value) {
 // Bitwise or over all lanes, in each lane.
 SPIRA_DEVICE uint32_t warp_unite(uint32_t bits) {
 #if __CUDA_ARCH__ >= 800
-    return __reduce_or_sync(~0u, bits);
+    uint32_t all;
+    asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(bits));
+    return all;
 #else
     for (int step = 16; step; step /= 2) {
         bits |= __shfl_xor_sync(~0u, bits, step);
