@@ -94,7 +94,7 @@ SPIRA_BOTH constexpr int plane_os_warps(int K, bool all, int word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
     return all ? 32 : 24; // a multiprocessor may have no more than 32 warps, or 16 thread blocks
 #else
-    return word > 4 ? (all ? 36 : 32) : K > 3 ? 40 : all ? 48 : 36;
+    return word > 4 ? (K <= 3 && !all ? 32 : 36) : K > 3 ? 40 : all ? 48 : 36;
 #endif
 }
 

@@ -103,7 +103,19 @@ SPIRA_DEVICE plane_search<W, K> plane_begin(const search_walk<W> &walk, const se
         window = plane_far_load<W, K>(sets, start, base + span, hint, buffer);
         __syncwarp();
     }
-    return {walk, sets, queries, window, plane};
+    plane_search<W, K> search = {walk, sets, queries, window, plane, {}};
+#pragma unroll
+    for (int g = 0; g < plane_rows(K) / 32; ++g) {
+        search.away[g] = (uint32_t)((queries.word[g] - queries.lowest) >> walk.shift);
+    }
+    return search;
+}
+
+// A lane's output number g, read again. Lanes without one have the tile's first.
+template <typename W, int K>
+SPIRA_DEVICE W plane_output(const plane_search<W, K> &search, int g) {
+    const int row = g * 32 + (int)(threadIdx.x & 31);
+    return search.sets.outputs[search.queries.first + (row < search.queries.rows ? row : 0)];
 }
 
 // Whether the window is near: not sampled.
@@ -117,7 +129,6 @@ SPIRA_DEVICE bool plane_near(const plane_search<W, K> &search) {
 template <typename W, int K>
 SPIRA_DEVICE void plane_find(const plane_search<W, K> &search, int g, plane_found<K> *found) {
     const search_walk<W> &walk = search.walk;
-    const plane_outputs<W, K> &queries = search.queries;
     const plane_window &window = search.window;
     const int searches = K * plane_ahead(K);
     uint32_t at[searches], key[searches];
@@ -126,8 +137,7 @@ SPIRA_DEVICE void plane_find(const plane_search<W, K> &search, int g, plane_foun
     uint32_t step_y = (uint32_t)(walk.step_y >> walk.shift);
 #pragma unroll
     for (int r = 0; r < searches; ++r) {
-        W away = queries.word[g + r / K] - queries.lowest;
-        key[r] = (uint32_t)(away >> walk.shift) + (uint32_t)(r % K) * step_y;
+        key[r] = search.away[g + r / K] + (uint32_t)(r % K) * step_y;
         at[r] = word < key[r] ? second : window.words;
     }
     plane_walk<plane_steps_most(K) - 2, searches>(at, key, window.length.steps);
@@ -159,10 +169,9 @@ SPIRA_DEVICE void plane_put(const plane_search<W, K> &search, const plane_found<
 // a lane does not have are unspecified. One output after the other, in code that is there once.
 template <typename W, int K, int columns>
 SPIRA_DEVICE void plane_put_far(const plane_search<W, K> &search, int g, int taps, plane_to to) {
-    static_assert(plane_ahead(K) <= 2, "a pass has one output or two");
 #pragma unroll 1
     for (int a = 0; a < plane_ahead(K); ++a) {
-        const W output = a ? search.queries.word[g + plane_ahead(K) - 1] : search.queries.word[g];
+        const W output = plane_output(search, g + a);
         const auto store = [&](int c, int tap) {
             if (c < taps) {
                 shared_store(to.first + (uint32_t)(a * 32 * columns * 4 + c * to.side),
