@@ -92,6 +92,27 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
     }
 }
 
+template <typename W>
+SPIRA_API sort_target<W> sort_target_make(int32_t rows, int bits, W *sorted, int32_t *order) {
+    const W end = bits < (int)(8 * sizeof(W)) ? (W)1 << bits : word_none<W>();
+    return {end, bits, bits_for((uint64_t)rows - 1), sorted, order};
+}
+
+// The three steps. threads: of a thread block of the last one.
+template <int threads, typename W, typename source>
+SPIRA_API status sort_launch(const source &from, const sort_steps<W> &steps,
+                             const sort_target<W> &to, cudaStream_t stream) {
+    const sort_shape *shape = &steps.shape;
+    SPIRA_TRY(kernel_launch(sort_sample_kernel<W, source>,
+                            {sort_groups * sort_parts, sort_threads, stream, "sort"}, from, steps));
+    SPIRA_TRY(kernel_launch(
+        sort_split_kernel<W, source>,
+        {(unsigned)shape->blocks, sort_threads, stream, "sort", false, sort_split_bytes<W>(shape)},
+        from, steps));
+    return kernel_launch(sort_buckets_kernel<W, threads>,
+                         {(unsigned)shape->buckets, threads, stream, "sort"}, steps, to);
+}
+
 // Sorts the words of the rows of a source, stably.
 //
 // inputs   from: as many words as `s` was carved for, each below 2^bits - 1 or word_none(), which
@@ -112,24 +133,9 @@ SPIRA_API status sort_source(const source &from, int bits, W *sorted, int32_t *o
             shape->rows, radix_input(&s->radix, sorted, 0, bits)));
         return radix_sort_rows(&s->radix, sorted, order, 0, bits, stream);
     }
-    sort_target<W> to = {};
-    to.end = bits < (int)(8 * sizeof(W)) ? (W)1 << bits : word_none<W>();
-    to.bits = bits;
-    to.row = bits_for((uint64_t)shape->rows - 1);
-    to.sorted = sorted;
-    to.order = order;
-    SPIRA_TRY(kernel_launch(sort_sample_kernel<W, source>,
-                            {sort_groups * sort_parts, sort_threads, stream, "sort"}, from, steps));
-    SPIRA_TRY(kernel_launch(
-        sort_split_kernel<W, source>,
-        {(unsigned)shape->blocks, sort_threads, stream, "sort", false, sort_split_bytes<W>(shape)},
-        from, steps));
-    const bool crowded = sort_is_crowded(shape);
-    return kernel_launch(crowded ? sort_buckets_kernel<W, sort_crowded_threads>
-                                 : sort_buckets_kernel<W, sort_bucket_threads>,
-                         {(unsigned)shape->buckets,
-                          crowded ? sort_crowded_threads : sort_bucket_threads, stream, "sort"},
-                         steps, to);
+    const sort_target<W> to = sort_target_make(shape->rows, bits, sorted, order);
+    return sort_is_crowded(shape) ? sort_launch<sort_crowded_threads>(from, steps, to, stream)
+                                  : sort_launch<sort_bucket_threads>(from, steps, to, stream);
 }
 
 } // namespace spira

@@ -60,53 +60,6 @@ std::vector<int32_t> map_on_host(const word_layout *layout, const kernel_shape *
     return map;
 }
 
-// A compact map as an output-stationary one [count, volume].
-std::vector<int32_t> compact_taps(const std::vector<int32_t> &compact, int K, int32_t capacity,
-                                  int32_t count) {
-    const int plane = K * K;
-    std::vector<int32_t> taps((size_t)count * (size_t)(K * plane));
-    for (int64_t i = 0; i < (int64_t)taps.size(); ++i) {
-        const int64_t at =
-            compact_at(K, capacity, (int)(i / plane % K), (int32_t)(i / (K * plane)));
-        taps[(size_t)i] = compact_source(&compact[(size_t)at], K, (int)(i % plane));
-    }
-    return taps;
-}
-
-// The compact form equals the host's, and the whole map unless it reports gaps.
-template <typename W>
-void check_compact(const word_layout *layout, const kernel_shape *kernel, const set_pair<W> *source,
-                   const set_pair<W> *outputs, const std::vector<int32_t> &wanted) {
-    const int K = kernel->size.x;
-    const int32_t capacity = outputs->device.capacity, count = outputs->count;
-    const int64_t total = compact_total(K, capacity);
-    device_status host_trouble = {}, *trouble = device_new<device_status>(1);
-    std::vector<int32_t> host((size_t)total), got = host;
-    int32_t *compact = device_new<int32_t>(total);
-    map_forms forms = map_forms_compact(host.data(), &host_trouble);
-    CHECK_OK(map_build_forms_host<W>(layout, kernel, source->host, outputs->host, &forms));
-    forms = map_forms_compact(compact, trouble);
-    CHECK_OK(device_status_clear(trouble, stream_get()));
-    CHECK_OK(
-        map_build_forms<W>(layout, kernel, source->device, outputs->device, &forms, stream_get()));
-    device_copy_out(got.data(), compact, total);
-    const std::vector<int32_t> taps = compact_taps(got, K, capacity, count);
-    CHECK_EQUAL(difference(taps, compact_taps(host, K, capacity, count), K * K * K), "");
-    device_status found = {};
-    device_copy_out(&found, trouble, 1);
-    CHECK_EQUAL(memcmp(&found, &host_trouble, sizeof found), 0);
-    if (!found.flags) {
-        CHECK_EQUAL(difference(taps, wanted, K * K * K), "");
-    } else {
-        CHECK_EQUAL(device_status_read(&found).code, status_lattice);
-        CHECK(kernel->stride.z > 1);
-    }
-    for (int s = 0; s < K; ++s) {
-        CHECK(device_untouched(compact, compact_at(K, capacity, s, count),
-                               compact_at(K, capacity, s + 1, 0)));
-    }
-}
-
 // Builds the map on both sides and compares. Rows beyond the count stay untouched. Frees all
 // buffers of the test, also those of the sets. Returns the host's map.
 template <typename W>
@@ -127,9 +80,6 @@ std::vector<int32_t> check_sets(const word_layout *layout, const kernel_shape *k
     device_copy_out(got.data(), map, used);
     CHECK_EQUAL(difference(got, wanted, (int)volume), "");
     CHECK(device_untouched(map, used, total));
-    if (compact_takes(kernel)) {
-        check_compact(layout, kernel, source, outputs, wanted);
-    }
     guarded_finish();
     return wanted;
 }
@@ -419,40 +369,6 @@ DEVICE_TEST(gpu_map_field_ends) {
     check_field_ends<uint64_t>(3, {1, 15, 15}, one);
 }
 
-// Queries of the voxel at the packed origin are below zero: below every word.
-DEVICE_TEST(gpu_map_borrow_at_the_packed_origin) {
-    kernel_shape kernel = kernel_make({3, 3, 3});
-    word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
-    std::vector<uint32_t> words =
-        words_of<uint32_t>(&layout, {{0, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 1, 0}, {0, 1, 0, 0}});
-    label_kernel("origin", kernel);
-    std::vector<int32_t> map = check_same(&layout, &kernel, words);
-    CHECK(map[13] == 0 && map[14] == 1 && map[16] == 2 && map[22] == 3); // centre, +z, +y, +x
-    CHECK_EQUAL(std::count(map.begin(), map.begin() + 27, -1), 23);
-}
-
-// (3, 7, 0) with dz = -1 is not (3, 6, top); the same for y into x and x into the batch.
-DEVICE_TEST(gpu_map_fields_do_not_wrap) {
-    kernel_shape kernel = kernel_make({3, 3, 3});
-    word_layout layout =
-        reference_layout<uint32_t>({0, 0, 0}, {13, 13, 13}, 4, {1, 1, 1}, {1, 1, 1});
-    const triple lo = layout.lo, hi = layout.hi;
-    struct {
-        voxel a, b; // no neighbours
-    } const pairs[] = {
-        {{0, 3, 7, lo.z}, {0, 3, 6, hi.z}}, {{0, 3, lo.y, 7}, {0, 2, hi.y, 7}},
-        {{1, lo.x, 3, 7}, {0, hi.x, 3, 7}}, {{0, 3, 7, hi.z}, {0, 3, 8, lo.z}},
-        {{0, 3, hi.y, 7}, {0, 4, lo.y, 7}}, {{2, hi.x, 3, 7}, {3, lo.x, 3, 7}},
-        {{2, 3, 3, 3}, {3, 3, 3, 3}},
-    };
-    for (auto &p : pairs) {
-        label_kernel("wrap", kernel);
-        std::vector<int32_t> map =
-            check_same(&layout, &kernel, words_of<uint32_t>(&layout, {p.a, p.b}));
-        CHECK_EQUAL(pairs_in(map), 2);
-    }
-}
-
 // ---- dense scenes: what a window for sparse scenes cannot hold ----------------------------------
 
 template <typename W>
@@ -660,25 +576,6 @@ DEVICE_TEST(gpu_map_strided_and_inverse) {
     check_strides<uint64_t>();
 }
 
-// No two voxels merge: there are as many outputs as inputs, but the layer is not submanifold.
-DEVICE_TEST(gpu_map_strided_with_as_many_outputs) {
-    word_layout layout =
-        reference_layout<uint32_t>({0, 0, 0}, {63, 63, 63}, 1, {2, 2, 2}, {2, 2, 2});
-    random_state random = random_make(9);
-    std::vector<uint32_t> fine;
-    for (int i = 0; i < 600; ++i) {
-        fine.push_back(word_pack<uint32_t>(&layout, {0, i / 64 * 2 + random_int(&random, 0, 1),
-                                                     i / 8 % 8 * 2 + random_int(&random, 0, 1),
-                                                     i % 8 * 2 + random_int(&random, 0, 1)}));
-    }
-    std::sort(fine.begin(), fine.end());
-    std::vector<uint32_t> coarse = floored(&layout, fine, {2, 2, 2});
-    CHECK_EQUAL(coarse.size(), fine.size());
-    for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}}) {
-        check_inverse(&layout, fine, coarse, kernel_make(size));
-    }
-}
-
 // ---- large kernels and large maps ---------------------------------------------------------------
 
 template <typename W>
@@ -790,25 +687,6 @@ void check_real_scan(const char *name, int size, int64_t pairs) {
     label_kernel(name, k);
     std::vector<int32_t> map = check_same(&layout, &k, words);
     CHECK_EQUAL(pairs_in(map), pairs);
-
-    // The device's own count of its own map.
-    set_pair<W> set;
-    set_make(words, 0, &set);
-    int volume = kernel_volume(&k);
-    int32_t *device_map = device_new_poisoned<int32_t>((int64_t)set.count * volume);
-    int32_t *device_pairs = device_new<int32_t>(volume);
-    CHECK_OK(map_build<W>(&layout, &k, set.device, set.device, device_map, stream_get()));
-    CHECK_OK(
-        map_count(device_map, volume, set.device.count, set.count, device_pairs, stream_get()));
-    int32_t *counted = device_fetch(device_pairs, volume);
-    int64_t sum = 0, lopsided = 0;
-    for (int i = 0; i < volume; ++i) {
-        sum += counted[i];
-        lopsided += counted[i] != counted[kernel_mirror(&k, i)];
-    }
-    CHECK_EQUAL(sum, pairs);
-    CHECK_EQUAL(lopsided, 0);
-    CHECK_EQUAL(counted[volume / 2], set.count);
 }
 
 DEVICE_TEST(gpu_map_real_scans) {
@@ -845,106 +723,31 @@ DEVICE_TEST(gpu_map_real_scan_strided) {
 // ---- errors -------------------------------------------------------------------------------------
 
 DEVICE_TEST(gpu_map_refuses) {
-    word_layout layout =
+    const word_layout layout =
         reference_layout<uint32_t>({0, 0, 0}, {20, 20, 20}, 1, {1, 1, 1}, {1, 1, 1});
-    word_layout wide = word_widen(layout);
-    kernel_shape k = kernel_cube(3, 1);
+    const kernel_shape k = kernel_cube(3, 1), large = kernel_cube(5, 1);
     set_pair<uint32_t> set;
     set_make(words_of<uint32_t>(&layout, {{0, 1, 2, 3}, {0, 1, 2, 4}}), 0, &set);
-    int32_t *map = device_new<int32_t>(2 * 27);
-    auto start = [&](const word_layout *l, const kernel_shape *kernel, voxel_set<uint32_t> source,
-                     voxel_set<uint32_t> outputs, int32_t *m) {
-        return map_build<uint32_t>(l, kernel, source, outputs, m, stream_get());
-    };
     const voxel_set<uint32_t> s = set.device;
-    CHECK_STATUS(start(nullptr, &k, s, s, map), status_null_pointer);
-    CHECK_STATUS(start(&layout, nullptr, s, s, map), status_null_pointer);
-    CHECK_STATUS(start(&layout, &k, s, s, nullptr), status_null_pointer);
-    CHECK_STATUS(start(&wide, &k, s, s, map), status_unsupported);
-    for (triple size : {triple{0, 3, 3}, triple{3, 16, 3}, triple{3, 3, -1}, triple{17, 17, 17}}) {
-        kernel_shape bad = kernel_make(size);
-        CHECK_STATUS(start(&layout, &bad, s, s, map), status_kernel_size);
-    }
-    kernel_shape bad = kernel_make({3, 3, 3}, {1, 0, 1});
-    CHECK_STATUS(start(&layout, &bad, s, s, map), status_bad_size);
-    bad = kernel_make({3, 3, 3}, {1, 1, 1}, {1, 1, 0});
-    CHECK_STATUS(start(&layout, &bad, s, s, map), status_stride);
-    // Beyond the guard margin queries would wrap into other fields.
-    bad = kernel_make({5, 3, 3});
-    CHECK_STATUS(start(&layout, &bad, s, s, map), status_unsupported);
-    bad = kernel_make({3, 3, 3}, {1, 1, 2});
-    CHECK_STATUS(start(&layout, &bad, s, s, map), status_unsupported);
-    bad = kernel_make({3, 3, 3}, {1, 1, 1}, {1, 2, 1});
-    CHECK_STATUS(start(&layout, &bad, s, s, map), status_unsupported);
-    bad = kernel_make({2, 2, 3}, {2, 1, 1}, {1, 1, 1}, true);
-    CHECK_STATUS(start(&layout, &bad, s, s, map), status_unsupported);
-    struct {
-        status_code code;
-        void (*spoil)(voxel_set<uint32_t> *);
-    } const spoils[] = {
-        {status_null_pointer, [](voxel_set<uint32_t> *v) { v->words = nullptr; }},
-        {status_null_pointer, [](voxel_set<uint32_t> *v) { v->count = nullptr; }},
-        {status_bad_size, [](voxel_set<uint32_t> *v) { v->capacity = 0; }},
-        {status_bad_size, [](voxel_set<uint32_t> *v) { v->capacity = -1; }},
-    };
-    for (auto &spoil : spoils) {
-        voxel_set<uint32_t> spoilt = s;
-        spoil.spoil(&spoilt);
-        CHECK_STATUS(start(&layout, &k, spoilt, s, map), spoil.code);
-        CHECK_STATUS(start(&layout, &k, s, spoilt, map), spoil.code);
-    }
-    int32_t *pairs = device_new<int32_t>(27);
-    CHECK_STATUS(map_count(nullptr, 27, s.count, 2, pairs, stream_get()), status_null_pointer);
-    CHECK_STATUS(map_count(map, 27, nullptr, 2, pairs, stream_get()), status_null_pointer);
-    CHECK_STATUS(map_count(map, 27, s.count, 2, nullptr, stream_get()), status_null_pointer);
+    int32_t *map = device_new<int32_t>(2 * 27), *pairs = device_new<int32_t>(27);
     int32_t *odd = (int32_t *)((char *)map + 2);
-    CHECK_STATUS(start(&layout, &k, s, s, odd), status_alignment);
-    CHECK_STATUS(map_count(odd, 27, s.count, 2, pairs, stream_get()), status_alignment);
-    CHECK_STATUS(map_count(map, 27, s.count, 2, odd, stream_get()), status_alignment);
-    CHECK_STATUS(map_count(map, 0, s.count, 2, pairs, stream_get()), status_bad_size);
-    CHECK_STATUS(map_count(map, -1, s.count, 2, pairs, stream_get()), status_bad_size);
-    CHECK_STATUS(map_count(map, 1 << 20, s.count, 2, pairs, stream_get()), status_bad_size);
-    CHECK_STATUS(map_count(map, 27, s.count, 0, pairs, stream_get()), status_bad_size);
+    // What map_check refuses, map_build_host refuses as well (tests/host/map.cpp).
+    CHECK_STATUS(map_build<uint32_t>(&layout, &large, s, s, map, stream_get()), status_unsupported);
+    CHECK_STATUS(map_build<uint32_t>(&layout, &k, s, s, odd, stream_get()), status_alignment);
+    auto count = [&](const int32_t *m, int volume, const int32_t *n, int32_t rows, int32_t *to) {
+        return map_count(m, volume, n, rows, to, stream_get());
+    };
+    CHECK_STATUS(count(nullptr, 27, s.count, 2, pairs), status_null_pointer);
+    CHECK_STATUS(count(map, 27, nullptr, 2, pairs), status_null_pointer);
+    CHECK_STATUS(count(map, 27, s.count, 2, nullptr), status_null_pointer);
+    CHECK_STATUS(count(odd, 27, s.count, 2, pairs), status_alignment);
+    CHECK_STATUS(count(map, 27, s.count, 2, odd), status_alignment);
+    for (int volume : {0, -1, 1 << 20}) {
+        CHECK_STATUS(count(map, volume, s.count, 2, pairs), status_bad_size);
+    }
+    CHECK_STATUS(count(map, 27, s.count, 0, pairs), status_bad_size);
     CHECK(device_untouched(map, 0, 2 * 27)); // a refused call has done nothing
     CHECK(device_untouched(pairs, 0, 27));
-}
-
-// ---- the test, tested ---------------------------------------------------------------------------
-
-DEVICE_TEST(gpu_map_planted_errors_are_found) {
-    random_state random = random_make(13);
-    triple lo = triple_make(0, 0, 0), hi = triple_make(9, 9, 9);
-    word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {1, 1, 1});
-    kernel_shape k = kernel_cube(3, 1), swapped = k;
-    set_pair<uint32_t> set;
-    set_make(words_random<uint32_t>(&random, &layout, lo, hi, 300), 0, &set);
-    const std::vector<int32_t> wanted = map_on_host(&layout, &k, &set, &set);
-    int32_t *map = device_new<int32_t>(300 * 27);
-    REQUIRE_OK(map_build<uint32_t>(&layout, &k, set.device, set.device, map, stream_get()));
-    std::vector<int32_t> got(300 * 27);
-    device_copy_out(got.data(), map, 300 * 27);
-    CHECK_EQUAL(difference(got, wanted, 27), "");
-    std::vector<int32_t> bad = got;
-    size_t last = bad.size() - 1;
-    while (bad[last] < 0) {
-        --last;
-    }
-    bad[last] = -1; // one tap is dropped
-    CHECK(strstr(difference(bad, wanted, 27), "map["));
-    bad[last] = got[last] - 1; // one tap is another voxel
-    CHECK(strstr(difference(bad, wanted, 27), "map["));
-    swapped.transposed = true; // offsets in the opposite order
-    REQUIRE_OK(map_build<uint32_t>(&layout, &swapped, set.device, set.device, map, stream_get()));
-    device_copy_out(bad.data(), map, 300 * 27);
-    CHECK(difference(bad, wanted, 27)[0] != 0);
-    // A source that lost its first voxel.
-    uint32_t moved = set.words[0] + 1;
-    bool free_cell = moved < set.words[1];
-    moved = free_cell ? moved : set.words[0] - 1; // into the margin: no voxel, still the first
-    device_copy_in(set.device.words, &moved, 1);
-    REQUIRE_OK(map_build<uint32_t>(&layout, &k, set.device, set.device, map, stream_get()));
-    device_copy_out(bad.data(), map, 300 * 27);
-    CHECK(difference(bad, wanted, 27)[0] != 0);
 }
 
 } // namespace

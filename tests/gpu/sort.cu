@@ -204,28 +204,6 @@ outcome<W> device_run_fetch(const device_run<W> *d) {
     return o;
 }
 
-// Checks the splitters that a run left: every oversample-th of the sorted samples. An error there
-// would not show in the result, only in the time.
-template <typename W>
-void check_splitters(const device_run<W> *d, const std::vector<W> &words) {
-    const sort_shape *shape = &d->scratch.steps.shape;
-    std::vector<std::pair<W, int32_t>> sample;
-    for (int32_t row : sample_rows(d->rows)) {
-        sample.push_back({words[(size_t)row], row});
-    }
-    std::sort(sample.begin(), sample.end());
-    std::vector<W> word((size_t)shape->buckets);
-    std::vector<int32_t> row((size_t)shape->buckets);
-    device_copy_out(word.data(), d->scratch.steps.split_word, shape->buckets);
-    device_copy_out(row.data(), d->scratch.steps.split_row, shape->buckets);
-    bool same = true;
-    for (size_t b = 0; b < word.size(); ++b) {
-        const std::pair<W, int32_t> &wanted = sample[b * (size_t)shape->oversample];
-        same = same && word[b] == wanted.first && row[b] == wanted.second;
-    }
-    CHECK(same);
-}
-
 // "" where all is the same; else what is not.
 template <typename W>
 const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
@@ -251,9 +229,6 @@ void check_words(const std::vector<W> &words, int bits, int32_t room) {
     for (int run = 0; run < 2; ++run) {
         CHECK_OK(device_run_start(&d, bits, stream_get()));
         CHECK_EQUAL(difference(device_run_fetch(&d), wanted), "");
-        if (!sort_takes_radix(d.rows, bits)) {
-            check_splitters(&d, words);
-        }
     }
     std::vector<W> after(words.size());
     device_copy_out(after.data(), d.words, d.rows);
@@ -405,74 +380,6 @@ DEVICE_TEST(gpu_sort_bucket_sizes) {
     check_bucket_sizes<uint64_t>();
 }
 
-// The bucket of `word`, which one row has: its splitter and the next one, and its number of keys.
-template <typename W>
-struct bucket_of_word {
-    W from, to; // [from, to)
-    int32_t keys;
-};
-
-template <typename W>
-bucket_of_word<W> bucket_find(const std::vector<W> &words, W word) {
-    int32_t rows = (int32_t)words.size();
-    std::vector<W> sample;
-    for (int32_t row : sample_rows(rows)) {
-        sample.push_back(words[(size_t)row]);
-    }
-    std::sort(sample.begin(), sample.end());
-    const size_t every = (size_t)sort_shape_make(rows).oversample;
-    bucket_of_word<W> b = {0, word_none<W>(), 0};
-    for (size_t s = every; s < sample.size(); s += every) {
-        b.from = sample[s] <= word ? sample[s] : b.from;
-        b.to = sample[s] > word && sample[s] < b.to ? sample[s] : b.to;
-    }
-    for (W w : words) {
-        b.keys += w >= b.from && w < b.to;
-    }
-    return b;
-}
-
-// Distinct random words, with `keys` keys in the bucket of one: rows that are no samples are moved
-// there.
-template <typename W>
-void check_bucket_of(random_state *r, int32_t rows, int32_t keys, int bits) {
-    std::vector<W> words((size_t)rows);
-    const W pitch = (W)(word_top<W>(bits) / (W)(rows + 1)), word = (W)(pitch * (W)(rows / 3) + 1);
-    for (int32_t i = 0; i < rows; ++i) {
-        words[(size_t)i] = (W)(pitch * (W)i);
-    }
-    for (int32_t i = rows - 1; i > 0; --i) {
-        std::swap(words[(size_t)i], words[(size_t)random_int(r, 0, i)]);
-    }
-    std::vector<bool> sampled = sampled_rows(rows);
-    bucket_of_word<W> b = bucket_find(words, word);
-    for (size_t i = 0; i < words.size() && b.keys < keys; ++i) {
-        if (!sampled[i] && (words[i] < b.from || words[i] >= b.to)) {
-            words[i] = word;
-            ++b.keys;
-        }
-    }
-    CHECK_EQUAL(bucket_find(words, word).keys, keys);
-    snprintf(label, sizeof label, "a bucket of %d of %d rows, %d bits", keys, rows, bits);
-    check_words(words, bits, 0);
-}
-
-// With eight keys a thread, and with 16.
-DEVICE_TEST(gpu_sort_full_buckets) {
-    random_state random = random_make(6);
-    for (int keys : {1023, 1024, 1025, 2047, 2048, 2049}) {
-        check_bucket_of<uint32_t>(&random, 6000, keys, 30);
-        check_bucket_of<uint64_t>(&random, 6001, keys, 45);
-    }
-    const int32_t crowded = sort_buckets_max * sort_bucket + 1;
-    for (int keys : {2048, 2049, 4095, 4096, 4097}) {
-        if (!test_quick()) {
-            check_bucket_of<uint32_t>(&random, crowded, keys, 30);
-            check_bucket_of<uint64_t>(&random, crowded, keys, 45);
-        }
-    }
-}
-
 // Words and rows that have 64 bits or more together take the radix sort; one bit less does not.
 DEVICE_TEST(gpu_sort_scattered_words) {
     random_state random = random_make(8);
@@ -588,21 +495,6 @@ DEVICE_TEST(gpu_sort_replays) {
         check_replays<uint32_t>(200000, 32);
         check_replays<uint64_t>(sort_rows_max + 1, 40);
     }
-}
-
-DEVICE_TEST(gpu_sort_planted_errors_are_found) {
-    random_state random = random_make(5);
-    std::vector<uint32_t> words = words_make<uint32_t>(&random, words_few, 500, 20);
-    const outcome<uint32_t> good = sort_on_host(words);
-    CHECK_EQUAL(difference(good, good), "");
-    outcome<uint32_t> bad = good;
-    std::swap(bad.order[7], bad.order[8]); // not stable
-    CHECK(strstr(difference(bad, good), "[7]"));
-    bad = good;
-    bad.sorted[499] += 1;
-    CHECK(strstr(difference(bad, good), "[499]"));
-    CHECK_EQUAL(rows_of_last_bucket(sort_bucket), sort_bucket);
-    CHECK_EQUAL(rows_of_last_bucket(sort_bucket + 1), sort_bucket + 1 - sort_oversample_most);
 }
 
 } // namespace

@@ -77,25 +77,6 @@ static two_levels levels_make(random_state *r, int32_t wanted, triple stride, tr
     return t;
 }
 
-TEST(map_submanifold_is_symmetric) {
-    random_state r = random_make(1);
-    for (triple size : {triple{3, 3, 3}, triple{5, 5, 5}, triple{1, 3, 5}, triple{1, 1, 1}}) {
-        two_levels t = levels_make(&r, 2500, {1, 1, 1}, {2, 2, 2});
-        kernel_shape k = kernel_cube(1, 1);
-        k.size = size;
-        int volume = kernel_volume(&k);
-        int32_t *map = guarded_new<int32_t>((int64_t)t.fine_count * volume);
-        REQUIRE_OK(map_build_host(&t.layout, &k, t.fine_set(), t.fine_set(), map));
-        for (int64_t o = 0; o < t.fine_count; ++o) {
-            for (int i = 0; i < volume; ++i) {
-                int64_t source = map[o * volume + i];
-                CHECK(source < 0 || map[source * volume + kernel_mirror(&k, i)] == o);
-            }
-            CHECK_EQUAL(map[o * volume + volume / 2], o);
-        }
-    }
-}
-
 // The map of an inverse convolution holds the pairs of the forward one, turned around.
 TEST(map_transposed_is_the_forward_map_reversed) {
     random_state r = random_make(2);
@@ -126,22 +107,6 @@ TEST(map_transposed_is_the_forward_map_reversed) {
         CHECK_EQUAL(pairs, pairs_of(inverse, t.fine_count * volume));
         CHECK(pairs > 500);
     }
-}
-
-// With a 2^3 kernel of stride 2 every input belongs to one output.
-TEST(map_strided_covers_each_input_once) {
-    random_state r = random_make(3);
-    two_levels t = levels_make(&r, 2000, {2, 2, 2}, {1, 1, 1});
-    kernel_shape k = kernel_cube(2, 1);
-    int32_t *map = guarded_new<int32_t>((int64_t)t.coarse_count * 8);
-    REQUIRE_OK(map_build_host(&t.layout, &k, t.fine_set(), t.coarse_set(), map));
-    std::vector<int> seen((size_t)t.fine_count);
-    for (int64_t i = 0; i < (int64_t)t.coarse_count * 8; ++i) {
-        if (map[i] >= 0) {
-            ++seen[(size_t)map[i]];
-        }
-    }
-    CHECK(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }));
 }
 
 TEST(map_both_words_and_sizes_around_the_chunk) {

@@ -103,9 +103,3 @@ TEST(radix_digits_cover_the_range) {
     }
 }
 
-TEST(radix_wrong_sorts_are_found) {
-    random_state random = random_make(11);
-    std::vector<uint32_t> words = words_make<uint32_t>(&random, words_random, 100);
-    CHECK(order_wanted(words, 0, 32) != order_wanted(words, 0, 20));
-    CHECK(order_wanted(words, 5, 5) != order_wanted(words, 0, 32));
-}

@@ -138,46 +138,6 @@ static uint32_t *words_of(const word_layout *l, std::initializer_list<voxel> vox
     return words;
 }
 
-// The query below (0, 0, 0) must not wrap and lose the centre and z + 1 with it.
-TEST(search_keeps_the_packed_origin) {
-    for (int lo : {0, -7, 5}) {
-        word_layout l = reference_layout<uint32_t>({lo, lo, lo}, {lo + 9, lo + 9, lo + 9}, 1,
-                                                   {1, 1, 1}, {1, 1, 1});
-        kernel_shape k = kernel_cube(3, 1);
-        const search_walk<uint32_t> walk = search_walk_make<uint32_t>(&l, &k);
-        uint32_t *words = words_of(&l, {{0, lo, lo, lo}, {0, lo, lo, lo + 1}});
-        int32_t taps[27];
-        search_voxel(walk, words, 2, words[0], taps);
-        for (int i = 0; i < 27; ++i) {
-            CHECK_EQUAL(taps[i], i == 13 ? 0 : i == 14 ? 1 : -1);
-        }
-        search_voxel(walk, words, 2, words[1], taps);
-        for (int i = 0; i < 27; ++i) {
-            CHECK_EQUAL(taps[i], i == 12 ? 0 : i == 13 ? 1 : -1);
-        }
-    }
-}
-
-// (3, 7, 0) has no neighbour at (3, 6, zmax), nor y in x, nor x in the batch.
-TEST(search_finds_no_neighbour_in_the_next_field) {
-    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {7, 7, 7}, 2, {1, 1, 1}, {1, 1, 1});
-    kernel_shape k = kernel_cube(3, 1);
-    const search_walk<uint32_t> walk = search_walk_make<uint32_t>(&l, &k);
-    triple top = l.hi; // the last voxel of each field, whatever its width
-    uint32_t *z = words_of(&l, {{0, 3, 6, top.z}, {0, 3, 7, 0}});
-    uint32_t *y = words_of(&l, {{0, 2, top.y, 7}, {0, 3, 0, 7}});
-    uint32_t *x = words_of(&l, {{0, top.x, 7, 7}, {1, 0, 7, 7}});
-    for (uint32_t *words : {x, y, z}) {
-        for (int32_t o = 0; o < 2; ++o) {
-            int32_t taps[27];
-            search_voxel(walk, words, 2, words[o], taps);
-            for (int i = 0; i < 27; ++i) {
-                CHECK_EQUAL(taps[i], i == 13 ? o : -1);
-            }
-        }
-    }
-}
-
 // The words behind the end of the source are the ones searched for. They must not be read.
 TEST(search_reads_nothing_outside_its_range) {
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {3, 3, 30}, 1, {1, 1, 1}, {3, 3, 3});
@@ -220,24 +180,6 @@ TEST(search_scans_past_many_words) {
             CHECK_EQUAL(taps[j], source >= 0 && source <= 200 ? source : -1);
         }
     }
-}
-
-// A strided layer in which no two voxels merge has as many outputs as inputs, and is no
-// submanifold: its map is not symmetric.
-TEST(search_strided_layer_of_equal_sizes) {
-    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {31, 31, 31}, 1, {2, 2, 2}, {1, 1, 1});
-    kernel_shape k = kernel_cube(3, 1);
-    const search_walk<uint32_t> walk = search_walk_make<uint32_t>(&l, &k);
-    uint32_t *in = words_of(&l, {{0, 3, 3, 3}, {0, 5, 5, 4}, {0, 9, 8, 8}});
-    uint32_t *out = words_of(&l, {{0, 2, 2, 2}, {0, 4, 4, 4}, {0, 8, 8, 8}});
-    scene<uint32_t> s = {l, k, in, out, 3, 3};
-    CHECK_EQUAL(check_scene(&s), 4);
-    int32_t taps[27];
-    search_voxel(walk, in, 3, out[1], taps);
-    CHECK_EQUAL(taps[0], 0); // (3, 3, 3) lies at (-1, -1, -1)
-    CHECK_EQUAL(taps[26], -1);
-    CHECK_EQUAL(taps[25], 1);  // (5, 5, 4) at (1, 1, 0)
-    CHECK_EQUAL(taps[13], -1); // and the centre is empty
 }
 
 TEST(search_takes_duplicates) {

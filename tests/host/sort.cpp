@@ -1,8 +1,12 @@
-// tests/host/sort.cpp: the last step of the sort (index/sort_bucket.cuh), run on the host
-// (emulate.h), against a stable sort: buckets with runs of equal words, long ones too.
+// tests/host/sort.cpp: the sort (index/sort.cuh), run on the host (emulate_hopper.h), against a
+// stable sort: the points of a real scan, where thousands share a word, and generated words in long
+// runs; in buckets as the sort has them, and in few large ones.
 #include "../support/test.h"
 
 #include "../support/emulate_sort.h"
+
+#include "../../spira/word.h"
+#include "../support/detector_scan.h"
 
 #include <algorithm>
 #include <vector>
@@ -11,142 +15,254 @@ using namespace spira;
 
 namespace {
 
-// What split leaves: the keys of each segment, bucket by bucket, in any order within a bucket.
+// What the steps leave, in memory that is exactly as large as was asked for, and is not clean.
 template <typename W>
-struct split_rows {
-    sort_shape shape;
-    std::vector<int32_t> keys; // of each bucket
-    std::vector<uint32_t> table;
-    std::vector<W> split_word;
-    std::vector<sort_key<W>> key;
+struct steps {
+    sort_scratch<W> scratch;
+    std::vector<char> memory;
+    char *base;
+    size_t bytes;
+    std::vector<W> sorted;
+    std::vector<int32_t> order;
 };
 
-// sorted: rows in the order that is wanted; first [buckets]: where the buckets begin in it.
 template <typename W>
-split_rows<W> split_make(random_state *r, const std::vector<W> &words,
-                         const std::vector<int32_t> &sorted, const std::vector<int32_t> &first,
-                         int32_t each) {
-    split_rows<W> s = {};
-    const int32_t rows = (int32_t)words.size(), segment = sort_threads * each;
-    s.shape.rows = rows;
-    s.shape.each = each;
-    s.shape.blocks = (int32_t)ceil_div(rows, segment);
-    s.shape.buckets = (int32_t)first.size();
-    s.table.resize((size_t)(s.shape.blocks * s.shape.buckets));
-    s.key.resize((size_t)rows);
-    std::vector<int> bucket((size_t)rows);
-    for (size_t b = 0; b < first.size(); ++b) {
-        s.split_word.push_back(words[(size_t)sorted[(size_t)first[b]]]);
-        const int32_t end = b + 1 < first.size() ? first[b + 1] : rows;
-        s.keys.push_back(end - first[b]);
-        for (int32_t i = first[b]; i < end; ++i) {
-            bucket[(size_t)sorted[(size_t)i]] = (int)b;
-        }
-    }
-    for (int32_t k = 0; k < s.shape.blocks; ++k) {
-        std::vector<int32_t> own;
-        for (int32_t row = k * segment; row < min_of(rows, (k + 1) * segment); ++row) {
-            own.push_back(row);
-        }
-        for (size_t i = own.size(); i > 1; --i) {
-            std::swap(own[i - 1], own[(size_t)random_int(r, 0, (int)i - 1)]);
-        }
-        std::stable_sort(own.begin(), own.end(), [&](int32_t a, int32_t b) {
-            return bucket[(size_t)a] < bucket[(size_t)b];
-        });
-        int32_t at = 0;
-        for (size_t b = 0; b < first.size(); ++b) {
-            const int32_t start = at;
-            for (; at < (int32_t)own.size() && bucket[(size_t)own[(size_t)at]] == (int)b; ++at) {
-                const int32_t row = own[(size_t)at];
-                s.key[(size_t)(k * segment + at)] = {words[(size_t)row], (W)row};
-            }
-            s.table[b * (size_t)s.shape.blocks + (size_t)k] =
-                (uint32_t)start << 16 | (uint32_t)(at - start);
-        }
-    }
+steps<W> steps_make(int32_t rows) {
+    steps<W> s = {};
+    workspace w = workspace_begin(nullptr);
+    sort_carve(&w, rows, &s.scratch);
+    s.bytes = w.used;
+    s.memory.assign(s.bytes + 2 * workspace_alignment, (char)0xa5);
+    s.base = (char *)round_up((int64_t)(uintptr_t)s.memory.data(), workspace_alignment);
+    w = workspace_begin(s.base);
+    sort_carve(&w, rows, &s.scratch);
+    s.sorted.assign((size_t)rows + 1, (W)sort_untouched);
+    s.order.assign((size_t)rows + 1, sort_untouched);
+    CHECK(sort_split_bytes<W>(&s.scratch.steps.shape) <= sizeof sort_shared);
     return s;
 }
 
-// Sorts buckets that begin at the places `first`. Returns whether the result is that of a stable
-// sort.
+template <typename W>
+steps<W> steps_run(const std::vector<W> &words, int bits) {
+    steps<W> s = steps_make<W>((int32_t)words.size());
+    CHECK_OK(sort_source(sort_array<W>{words.data()}, bits, s.sorted.data(), s.order.data(),
+                         &s.scratch, nullptr));
+    CHECK_EQUAL(s.base[s.bytes], (char)0xa5);
+    return s;
+}
+
+// Whether all rows were sorted together.
+template <typename W>
+bool steps_overflow(const steps<W> &s) {
+    return *s.scratch.steps.overflow.drawn != 0;
+}
+
+// Whether the words are sorted, stably, and each row is in the bucket of the last splitter that
+// does not follow it.
+template <typename W>
+bool steps_good(const std::vector<W> &words, int bits, const steps<W> &s) {
+    bool good = sort_is(words, sort_wanted(words), s.sorted, s.order);
+    const sort_steps<W> &left = s.scratch.steps;
+    if (sort_takes_radix(left.shape.rows, bits) || steps_overflow(s)) {
+        return good;
+    }
+    std::vector<std::pair<W, int32_t>> sample;
+    for (int i = 0; i < left.shape.buckets * left.shape.oversample; ++i) {
+        const int32_t row = sort_sample_row(&left.shape, i);
+        sample.push_back({words[(size_t)row], row});
+    }
+    std::sort(sample.begin(), sample.end());
+    for (int b = 0; b < left.shape.buckets; ++b) {
+        const std::pair<W, int32_t> &splitter = sample[(size_t)(b * left.shape.oversample)];
+        good = good && left.split_word[b] == splitter.first;
+        good = good && left.split_row[b] == splitter.second;
+        for (int k = 0; k < left.shape.blocks; ++k) {
+            const uint32_t entry = left.table[b * left.shape.blocks + k];
+            for (uint32_t i = entry >> 16; i < (entry >> 16) + (entry & 0xffff); ++i) {
+                const sort_key<W> &key =
+                    left.key[(uint32_t)(k * sort_threads * left.shape.each) + i];
+                const auto follows = [&](int splitter) {
+                    const W word = left.split_word[splitter];
+                    return word != key.word ? word > key.word
+                                            : left.split_row[splitter] > (int32_t)key.row;
+                };
+                good = good && (b == 0 || !follows(b));
+                good = good && (b + 1 == left.shape.buckets || follows(b + 1));
+            }
+        }
+    }
+    return good;
+}
+
+template <typename W>
+void check_steps(const std::vector<W> &words, int bits) {
+    emulate::seed = words.size();
+    CHECK(steps_good(words, bits, steps_run(words, bits)));
+}
+
+// The words of every `every`-th point of the scan at voxels of `size`, in 64 bits, and those
+// outside x, y = -20 .. 20 m as none.
+std::vector<uint64_t> scan_words(float size, int64_t every, word_layout *layout) {
+    scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
+    CHECK_OK(scan::scan_read("data/nuscenes_10sweeps.pcd.bin", &cloud));
+    const int32_t most = (int32_t)(20 / size);
+    word_need need = {};
+    need.lo = {-most, -most, -most};
+    need.hi = {most, most, most};
+    need.batches = 1;
+    need.stride = need.reach = {16, 16, 16};
+    CHECK_OK(word_fit(&need, layout));
+    std::vector<uint64_t> words;
+    for (int64_t i = 0; i < cloud.rows; i += every) {
+        int32_t at[3];
+        bool inside = true;
+        for (int a = 0; a < 3; ++a) {
+            at[a] = (int32_t)floorf(cloud.points[i * cloud.columns + a] / size);
+            inside = inside && at[a] >= -most && at[a] <= most;
+        }
+        words.push_back(inside ? word_pack<uint64_t>(layout, {0, at[0], at[1], at[2]})
+                               : word_none<uint64_t>());
+    }
+    scan::scan_free(&cloud);
+    return words;
+}
+
+} // namespace
+
+// Points that repeat a voxel, hundreds of them one after another, and rows of none: in words of
+// both widths.
+TEST(sort_of_a_scan) {
+    NEED_SCANS("nuscenes_10sweeps.pcd.bin");
+    word_layout layout;
+    const std::vector<uint64_t> words = scan_words(0.1f, 2, &layout);
+    CHECK(word_bits(&layout) <= 32);
+    check_steps(std::vector<uint32_t>(words.begin(), words.end()), word_bits(&layout));
+    check_steps(scan_words(0.1f, 13, &layout), word_bits(&layout));
+}
+
+TEST(sort_of_runs) {
+    random_state r = random_make(11);
+    for (int32_t rows : {1, 385, 1025, 9000}) {
+        for (int run : {1, 30, 30000}) {
+            check_steps(words_in_runs<uint32_t>(&r, rows, run, 977, run % 2 ? 3 : 0), 30);
+        }
+    }
+    check_steps(words_in_runs<uint64_t>(&r, 9000, 900, 1 << 20, 2), 45);
+    // The highest word, and none; none alone.
+    std::vector<uint32_t> words = words_in_runs<uint32_t>(&r, 5000, 1, 3, 2);
+    for (size_t i = 1; i < words.size(); i += 2) {
+        words[i] = word_none<uint32_t>() - 1 - (uint32_t)(i % 3);
+    }
+    check_steps(words, 32);
+    check_steps(std::vector<uint32_t>(3000, word_none<uint32_t>()), 30);
+    check_steps(std::vector<uint64_t>(3000, 7), 30);
+}
+
+// Rows that are samples share a word, the others do not: one bucket has nearly all keys. No thread
+// block may have more than its share of them to do: all draw tiles of the same size. The thread
+// blocks begin in any order, some at a time.
+TEST(sort_of_words_that_evade_the_samples) {
+    random_state r = random_make(13);
+    for (int32_t rows : {3000, 9000}) {
+        for (bool wide : {false, true}) {
+            emulate::side_by_side = wide ? 1 : 3;
+            emulate::seed = (uint64_t)rows;
+            std::vector<uint64_t> words;
+            for (int32_t i = 0; i < rows; ++i) {
+                words.push_back((uint64_t)random_int(&r, 2, 1 << 29) << (wide ? 12 : 0));
+            }
+            const sort_shape shape = sort_shape_make(rows);
+            for (int s = 0; s < shape.buckets * shape.oversample; ++s) {
+                words[(size_t)sort_sample_row(&shape, s)] = 1;
+            }
+            const int bits = wide ? 42 : 30;
+            if (wide) {
+                const steps<uint64_t> s = steps_run(words, bits);
+                CHECK(steps_overflow(s) && steps_good(words, bits, s));
+            } else {
+                const std::vector<uint32_t> narrow(words.begin(), words.end());
+                const steps<uint32_t> s = steps_run(narrow, bits);
+                CHECK(steps_overflow(s) && steps_good(narrow, bits, s));
+            }
+        }
+    }
+    emulate::side_by_side = 1;
+}
+
+// Words and rows of 64 bits or more together take the radix sort; one bit less does not.
+TEST(sort_of_words_far_apart) {
+    random_state r = random_make(8);
+    const int32_t rows = 600; // 10 bits
+    for (int bits : {53, 54, 64}) {
+        CHECK_EQUAL(sort_takes_radix(rows, bits), bits >= 54);
+        std::vector<uint64_t> words;
+        for (int32_t i = 0; i < rows; ++i) {
+            words.push_back(random_u64(&r) >> (64 - bits) >> (i % 5 ? 0 : bits / 2));
+        }
+        words[1] = 0;
+        words[2] = ((uint64_t)1 << (bits - 1)) - 1 + (((uint64_t)1 << (bits - 1)) - 1);
+        words[3] = words[4] = word_none<uint64_t>(); // as far from 0 as any
+        check_steps(words, bits);
+    }
+}
+
+// Sorts in so many buckets, with so many threads in the last step. Returns whether that is right.
 template <typename W, int threads>
-bool sorts(random_state *r, const std::vector<W> &words, std::vector<int32_t> first, int bits,
-           int32_t each) {
+bool sorts_in_buckets(const std::vector<W> &words, int bits, int buckets) {
     const int32_t rows = (int32_t)words.size();
-    const std::vector<int32_t> wanted = sort_wanted(words);
-    split_rows<W> s = split_make(r, words, wanted, first, each);
-    std::vector<W> sorted((size_t)rows + 1, (W)sort_untouched);
-    std::vector<int32_t> order((size_t)rows + 1, sort_untouched);
-    sort_steps<W> steps = {};
-    steps.shape = s.shape;
-    std::vector<char> memory((size_t)rows * 64 + (1 << 20), (char)0xa5);
-    workspace w = workspace_begin((void *)round_up((int64_t)(uintptr_t)memory.data(), 256));
-    sort_carve_overflow(&w, &steps.shape, &steps.overflow);
-    std::fill_n(steps.overflow.memory, sort_overflow_words(steps.shape.buckets), 0);
-    std::copy(s.keys.begin(), s.keys.end(), steps.overflow.keys);
-    steps.table = s.table.data();
-    steps.split_word = s.split_word.data();
-    steps.key = s.key.data();
-    sort_target<W> to = {};
-    to.end = bits < (int)(8 * sizeof(W)) ? (W)((W)1 << bits) : word_none<W>();
-    to.bits = bits;
-    to.row = bits_for((uint64_t)rows - 1);
-    to.sorted = sorted.data();
-    to.order = order.data();
-    CHECK_OK(kernel_launch(sort_buckets_kernel<W, threads>,
-                           {(unsigned)s.shape.buckets, threads, nullptr, "sort"}, steps, to));
-    return sort_is(words, wanted, sorted, order);
+    steps<W> s = steps_make<W>(rows);
+    sort_steps<W> &steps = s.scratch.steps;
+    sort_shape *shape = &steps.shape;
+    shape->buckets = (int32_t)min_of(buckets, shape->buckets);
+    shape->oversample = sort_oversample_least;
+    shape->inverse = 65536 / (uint32_t)shape->oversample + 1;
+    shape->step = ((uint64_t)rows << 32) / (uint64_t)(shape->buckets * shape->oversample);
+    const sort_array<W> from = {words.data()};
+    const sort_target<W> to = sort_target_make(rows, bits, s.sorted.data(), s.order.data());
+    CHECK_OK(sort_launch<threads>(from, steps, to, nullptr));
+    return steps_good(words, bits, s);
 }
 
 template <typename W>
 void check_runs(int32_t rows, int run, W apart, int bits) {
     random_state r = random_make((uint64_t)rows * 31 + (uint64_t)run);
     emulate::seed = (uint64_t)rows;
-    std::vector<int32_t> first = {0};
-    if (rows > 600) { // a bucket of some hundred rows, too, in the middle of a run or not
-        first.push_back(rows - 333);
-    }
     const std::vector<W> words = words_in_runs<W>(&r, rows, run, apart, rows % 2 ? 5 : 0);
-    CHECK((sorts<W, sort_bucket_threads>(&r, words, first, bits, 1 + rows % 3)));
+    CHECK((sorts_in_buckets<W, sort_bucket_threads>(words, bits, 1 + rows % 2)));
 }
 
-} // namespace
-
 // Runs shorter and longer than a warp, all rows of one word, around the edges of groups of 32 keys
-// and of what a thread block sorts in registers.
-TEST(sort_buckets_with_runs) {
-    for (int32_t rows : {1, 2, 31, 32, 33, 64, 127, 129, 257, 400, 1024, 1025, 2048, 2381}) {
-        for (int run : {1, 2, 9, 40, 700, 4000}) {
-            if (rows < 1000 || run == 1 || run == 40 || run == 4000) {
+// and of what a thread block sorts in registers; and one bucket that is too large.
+TEST(sort_of_large_buckets) {
+    for (int32_t rows : {1, 2, 31, 33, 64, 129, 400, 1024, 1025, 2048, 2050}) {
+        for (int run : {1, 9, 40, 4000}) {
+            if (rows < 1000 || run != 9) {
                 check_runs<uint32_t>(rows, run, 977, 30);
                 check_runs<uint64_t>(rows, run, 977, 45);
             }
         }
     }
+    random_state r = random_make(6);
+    for (int32_t rows : {4095, 4096, 4097}) {
+        const std::vector<uint32_t> words = words_in_runs<uint32_t>(&r, rows, 2, 977, 3);
+        CHECK((sorts_in_buckets<uint32_t, sort_crowded_threads>(words, 30, 1)));
+    }
 }
 
 // Words whose lower bits are kept beside the row: runs of keys with equal upper bits that differ.
-TEST(sort_buckets_of_wide_ranges) {
+TEST(sort_of_wide_ranges) {
     for (int32_t rows : {33, 257, 700}) {
         check_runs<uint32_t>(rows, 40, 3, 31);
         random_state r = random_make((uint64_t)rows);
         std::vector<uint32_t> words = words_in_runs<uint32_t>(&r, rows, 9, 1, 0);
         words[7] = 0x7ffffff0u; // all others share their upper bits
-        CHECK((sorts<uint32_t, sort_bucket_threads>(&r, words, {0}, 31, 1)));
-        CHECK((sorts<uint32_t, sort_crowded_threads>(&r, words, {0, rows / 2}, 31, 4)));
+        CHECK((sorts_in_buckets<uint32_t, sort_bucket_threads>(words, 31, 1)));
+        CHECK((sorts_in_buckets<uint32_t, sort_crowded_threads>(words, 31, 2)));
         std::vector<uint64_t> wide = words_in_runs<uint64_t>(&r, rows, 40, 1, 5);
         wide[3] = (uint64_t)1 << 40; // too wide for 32 bits
-        CHECK((sorts<uint64_t, sort_bucket_threads>(&r, wide, {0}, 45, 1)));
+        CHECK((sorts_in_buckets<uint64_t, sort_bucket_threads>(wide, 45, 1)));
         // The lower bits of the distances fit beside the rows, but not beside the runs.
         wide = words_in_runs<uint64_t>(&r, rows, 40, (uint64_t)1 << 34, 0);
-        CHECK((sorts<uint64_t, sort_bucket_threads>(&r, wide, {0}, 42, 1)));
+        CHECK((sorts_in_buckets<uint64_t, sort_bucket_threads>(wide, 42, 1)));
     }
-}
-
-TEST(sort_buckets_find_planted_errors) {
-    random_state r = random_make(9);
-    std::vector<uint32_t> words = words_in_runs<uint32_t>(&r, 300, 50, 977, 0);
-    CHECK((sorts<uint32_t, sort_bucket_threads>(&r, words, {0}, 30, 1)));
-    CHECK(!(sorts<uint32_t, sort_bucket_threads>(&r, words, {0}, 8, 1))); // above the highest word
 }
