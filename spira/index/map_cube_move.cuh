@@ -28,9 +28,7 @@ SPIRA_DEVICE void map_cube_move_lost(const map_cube_task<W, K> &task, int stretc
                                      int start) {
     const int groups = map_stretch / 32, lane = threadIdx.x & 31, first = stretch * map_stretch;
     const plane_task<W> &map = task.map;
-    const search_sets<W> sets = {map.source, map.outputs,
-                                 count_clamp(*map.source_count, map.source_capacity),
-                                 count_clamp(*map.output_count, map.output_capacity)};
+    const search_sets<W> sets = map_sets(map.source, map.outputs);
     const int begin = task.scratch.found[(int64_t)stretch * K + plane].base[0];
     const uint32_t wanted = task.scratch.wanted[plane];
 #pragma unroll 1
@@ -217,7 +215,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_cube_move_blocks(K))
     const int stretch = blockIdx.x, first = stretch * map_stretch,
               split = map_stretch / plane_rows(K);
     const int plane = threadIdx.x / 32, lane = threadIdx.x & 31, k = plane * K * K + lane;
-    const int total = count_clamp(*task.map.output_count, task.map.output_capacity);
+    const int total = count_clamp(*task.map.outputs.count, task.map.outputs.capacity);
     const bool some = first < total && scratch.wanted[plane];
     map_cube_four<K> four = {};
     uint32_t begin = 0, before = 0, count[split] = {}; // of the plane's offset `lane`

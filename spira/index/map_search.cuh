@@ -25,9 +25,7 @@ template <typename W>
 struct map_task {
     search_walk<W> walk;
     search_shape shape;
-    const W *source, *outputs;
-    const int32_t *source_count, *output_count;
-    int32_t source_capacity, output_capacity;
+    voxel_set<W> source, outputs;
     int32_t block; // its first thread block
     int os_columns;
     map_mode mode;
@@ -87,7 +85,7 @@ SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &ti
         map_write_os_chosen(tile, chosen, task.os_columns, f.os);
     }
     if (f.ws) {
-        map_write_ws(tile, searched, task.output_capacity, f.ws);
+        map_write_ws(tile, searched, task.outputs.capacity, f.ws);
     }
     if (f.mask) {
         map_write_mask(tile, searched, map_mask_words(task.walk.volume), f.mask);
@@ -103,9 +101,7 @@ template <typename W, typename F>
 SPIRA_DEVICE void map_search_passes(const map_task<W> &task, const search_choice *choice,
                                     bool whole, int number, void *shared, F write) {
     const search_walk<W> &walk = task.walk;
-    search_sets<W> sets = {task.source, task.outputs,
-                           count_clamp(*task.source_count, task.source_capacity),
-                           count_clamp(*task.output_count, task.output_capacity)};
+    const search_sets<W> sets = map_sets(task.source, task.outputs);
     int first = number * task.shape.rows;
     int rows = min(sets.total - first, task.shape.rows);
     if (rows <= 0) {
@@ -147,11 +143,8 @@ template <typename W, map_mode mode>
 SPIRA_KERNEL void __launch_bounds__(search_threads, mode == map_mode_os ? 8 : 5)
     map_kernel(const __grid_constant__ map_batch<W> batch) {
     extern __shared__ int4 map_shared[];
-    int t = 0;
-    while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
-        ++t;
-    }
-    map_search_tile<W, mode>(batch.task[t], (int)blockIdx.x - batch.task[t].block, map_shared);
+    const map_task<W> &task = map_find_task(batch);
+    map_search_tile<W, mode>(task, (int)blockIdx.x - task.block, map_shared);
     pdl_wait(); // maps of a batch are independent: see base/launch.cuh
 }
 
@@ -167,12 +160,8 @@ SPIRA_API map_task<W> map_task_make(const word_layout *layout, const map_request
     bool only_os = f.os && !f.ws && !f.mask;
     task.walk = search_walk_make<W>(layout, &r->kernel);
     task.shape = search_shape_choose(r->kernel.size, kernel_step(&r->kernel), !linear);
-    task.source = r->source.words;
-    task.source_count = r->source.count;
-    task.source_capacity = r->source.capacity;
-    task.outputs = r->outputs.words;
-    task.output_count = r->outputs.count;
-    task.output_capacity = r->outputs.capacity;
+    task.source = r->source;
+    task.outputs = r->outputs;
     task.block = block;
     task.choice =
         search_choose(&r->kernel, map_columns(&r->kernel, f.half), only_os ? f.threshold : map_all);
@@ -185,7 +174,7 @@ SPIRA_API map_task<W> map_task_make(const word_layout *layout, const map_request
 // Thread blocks of a task.
 template <typename W>
 SPIRA_API int32_t map_task_tiles(const map_task<W> *task) {
-    return (int32_t)ceil_div(task->output_capacity, task->shape.rows);
+    return (int32_t)ceil_div(task->outputs.capacity, task->shape.rows);
 }
 
 // Launches map_kernel for up to map_batch_max requests of the given kinds. The batch needs the

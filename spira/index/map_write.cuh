@@ -17,9 +17,26 @@ namespace spira {
 template <typename T>
 SPIRA_DEVICE void map_report(const T &task, device_status *trouble, int tile) {
     if (tile == 0 && threadIdx.x == 0 && trouble) {
-        device_status_raise_count(trouble, *task.source_count, task.source_capacity);
-        device_status_raise_count(trouble, *task.output_count, task.output_capacity);
+        device_status_raise_count(trouble, *task.source.count, task.source.capacity);
+        device_status_raise_count(trouble, *task.outputs.count, task.outputs.capacity);
     }
+}
+
+// The sets of a map's task, with their counts clamped.
+template <typename W>
+SPIRA_DEVICE search_sets<W> map_sets(const voxel_set<W> &source, const voxel_set<W> &outputs) {
+    return {source.words, outputs.words, count_clamp(*source.count, source.capacity),
+            count_clamp(*outputs.count, outputs.capacity)};
+}
+
+// The task of this thread block in a batch, of any map kernel.
+template <typename B>
+SPIRA_DEVICE auto &map_find_task(const B &batch) {
+    int t = 0;
+    while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
+        ++t;
+    }
+    return batch.task[t];
 }
 
 // Writes the tile's offsets below `columns` to ws [columns, capacity].

@@ -20,9 +20,7 @@ enum plane_form { plane_form_os, plane_form_half, plane_form_near, plane_form_co
 template <typename W>
 struct plane_task {
     search_walk<W> walk;
-    const W *source, *outputs;
-    const int32_t *source_count, *output_count;
-    int32_t source_capacity, output_capacity;
+    voxel_set<W> source, outputs;
     int32_t block, tiles;   // its first thread block; thread blocks
     int32_t *to;            // os, half of os, or the compact map; pair lists: null
     uint32_t columns[4];    // near os: bits of the offsets that it has
@@ -34,12 +32,8 @@ SPIRA_API plane_task<W> plane_task_make(const word_layout *layout, const map_req
                                         int32_t block, int32_t *to) {
     plane_task<W> task = {};
     task.walk = search_walk_make<W>(layout, &r->kernel);
-    task.source = r->source.words;
-    task.outputs = r->outputs.words;
-    task.source_count = r->source.count;
-    task.output_count = r->outputs.count;
-    task.source_capacity = r->source.capacity;
-    task.output_capacity = r->outputs.capacity;
+    task.source = r->source;
+    task.outputs = r->outputs;
     task.block = block;
     task.tiles = (int32_t)ceil_div(r->outputs.capacity, plane_rows(K));
     task.to = to;
@@ -59,9 +53,10 @@ template <typename W, int K>
 SPIRA_DEVICE bool plane_tile_begin(const plane_task<W> &task, int tile, search_sets<W> *sets,
                                    plane_outputs<W, K> *queries) {
     int first = tile * plane_rows(K);
-    plane_read<W, K>(task.outputs, task.output_capacity, first, queries);
-    *sets = {task.source, task.outputs, count_clamp(*task.source_count, task.source_capacity),
-             min(*task.output_count, task.output_capacity)};
+    plane_read<W, K>(task.outputs.words, task.outputs.capacity, first, queries);
+    *sets = {task.source.words, task.outputs.words,
+             count_clamp(*task.source.count, task.source.capacity),
+             min(*task.outputs.count, task.outputs.capacity)};
     // Near INT32_MIN the difference wraps round; there are no rows then, and `false` says so.
     int rows = min((int)((uint32_t)sets->total - (uint32_t)first), plane_rows(K));
     plane_limit<W, K>(rows, queries); // before the branch, so that the loads are issued before it
@@ -74,16 +69,6 @@ SPIRA_DEVICE bool plane_tile_begin(const plane_task<W> &task, int tile, search_s
 // planes and have the longest windows; a launch would wait for the last of them.
 SPIRA_BOTH int plane_tile(int block, int tiles) {
     return block & 1 ? tiles - 1 - (block >> 1) : block >> 1;
-}
-
-// Returns the task of this thread block.
-template <typename W>
-SPIRA_DEVICE const plane_task<W> &plane_find_task(const plane_batch<W> &batch) {
-    int t = 0;
-    while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
-        ++t;
-    }
-    return batch.task[t];
 }
 
 // ---- os -----------------------------------------------------------------------------------------
@@ -127,7 +112,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, form == plane_form_half)
     extern __shared__ int4 map_shared[];
     __shared__ uint8_t offset[chosen ? K * K * K : 1];
     pdl_launch_dependents();
-    const plane_task<W> &task = plane_find_task(batch);
+    const plane_task<W> &task = map_find_task(batch);
     search_sets<W> sets;
     plane_outputs<W, K> queries;
     const int tile = plane_tile((int)blockIdx.x - task.block, task.tiles);
@@ -216,7 +201,7 @@ SPIRA_DEVICE void plane_put_far_records(const plane_task<W> &task,
     for (int row = threadIdx.x; row < search.queries.rows; row += 32 * K) {
         const int output = search.queries.first + row;
         const W word = search.sets.outputs[output]; // read again: fewer registers
-        int32_t *record = task.to + compact_at(K, task.output_capacity, search.plane, output);
+        int32_t *record = task.to + compact_at(K, task.outputs.capacity, search.plane, output);
         plane_found<K> found;
         if (plane_far_find<W, K, true>(search, word, &found)) {
             plane_put_record<K>(found, record);
@@ -247,7 +232,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, plane_compact_warps(K, sizeof(W)) / 
     extern __shared__ int4 map_shared[]; // [plane_windows_bytes(K)]
     __shared__ plane_window windows[K];
     pdl_launch_dependents();
-    const plane_task<W> &task = plane_find_task(batch);
+    const plane_task<W> &task = map_find_task(batch);
     search_sets<W> sets;
     plane_outputs<W, K> queries;
     const int tile = plane_tile((int)blockIdx.x - task.block, task.tiles);
@@ -261,7 +246,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, plane_compact_warps(K, sizeof(W)) / 
     if (lane == 0) {
         windows[plane] = search.window;
     }
-    int32_t *to = task.to + compact_at(K, task.output_capacity, plane, queries.first);
+    int32_t *to = task.to + compact_at(K, task.outputs.capacity, plane, queries.first);
     const bool fits = plane_near(search);
 #pragma unroll
     for (int g = 0; fits && g < plane_rows(K) / 32 && g * 32 < queries.rows; g += plane_ahead(K)) {
