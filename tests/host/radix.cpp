@@ -102,4 +102,3 @@ TEST(radix_digits_cover_the_range) {
         }
     }
 }
-
