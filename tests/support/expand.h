@@ -86,15 +86,35 @@ set_outcome<W> on_host(const word_layout *layout, const expand_layer *l, std::ve
     return o;
 }
 
+// What functions refuse of arguments with a kernel of size 3, ratio 2 and padding 1 besides what
+// those of all sets do (sets.h).
+inline std::vector<refusal<expand_args<uint32_t>>> expand_refusals() {
+    typedef expand_args<uint32_t> args;
+    static const kernel_shape turned = {{3, 3, 3}, {1, 1, 1}, {1, 1, 1}, true},
+                              wide = {{3, 16, 3}, {1, 1, 1}, {1, 1, 1}, false};
+    static const expand_rule still = {{2, 0, 2}, {1, 1, 1}, {}},
+                             outside = {{2, 2, 2}, {-1, 1, 1}, {}},
+                             tight = {{2, 2, 2}, {1, 1, 0}, {{0, 0, 0}, {9, 9, 2}}};
+    return {
+        {status_null_pointer, [](args *a) { a->kernel = nullptr; }},
+        {status_null_pointer, [](args *a) { a->rule = nullptr; }},
+        {status_unsupported, [](args *a) { a->kernel = &turned; }},
+        {status_kernel_size, [](args *a) { a->kernel = &wide; }},
+        {status_stride, [](args *a) { a->rule = &still; }},
+        {status_bad_size, [](args *a) { a->rule = &outside; }},
+        {status_bad_size, [](args *a) { a->rule = &tight; }},
+        {status_bad_size, [](args *a) { a->in.capacity = (INT32_MAX / 2 - 1) / 8 + 1; }},
+    };
+}
+
 // ---- a network whose sets are known -------------------------------------------------------------
 
-// Layers of VoxelBackBone8x from a grid of 1440 x 1440 x 41 on; the next one is relative to the
+// Layers of VoxelBackBone8x on a grid; the next one is relative to the
 // outputs of the one before.
-inline std::vector<expand_layer> expand_chain() {
+inline std::vector<expand_layer> expand_chain(expand_grid grid = {{0, 0, 0}, {1440, 1440, 41}}) {
     std::vector<expand_layer> chain = {
         layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1}), layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1}),
         layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 0}), layer_make({1, 1, 3}, {1, 1, 2}, {0, 0, 0})};
-    expand_grid grid = {{0, 0, 0}, {1440, 1440, 41}};
     triple spacing = {1, 1, 1};
     for (expand_layer &l : chain) {
         l.kernel.stride = spacing;
