@@ -17,7 +17,7 @@ inline std::vector<refusal<spira::downsample_args<uint32_t>>> downsample_refusal
     REFUSED(stride, 2, INT32_MIN, 2);
     REFUSED(stride, 1, 1, (1 << 20) + 1);
     REFUSED(stride, INT32_MAX, 2, 2);
-    REFUSED(stride, 8, 4, 4); // the layout's bias, or its bound, is no multiple
+    REFUSED(stride, 16, 4, 4); // the layout's bias, or its bound, is no multiple
     REFUSED(stride, 4, 4, 64);
     REFUSED(stride, 1, 3, 1);
     REFUSED(from, 4, 2, 2); // does not divide the stride
