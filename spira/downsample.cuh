@@ -32,8 +32,8 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
 //          stride in `from`
 // outputs  args.out: the coarse set, then word_none(), and its count
 //          args.trouble: device_flag_lattice with the first voxel that is off the lattice of
-//          `from`: it is left out if x or y is no multiple, else floored as any other. A count of
-//          `in` or a number of outputs above the capacity is recorded, too
+//          `from`: it is left out if x or y is no multiple, else floored as any other;
+//          device_flag_capacity with a count of `in` or a number of outputs above the capacity
 // errors   null or misaligned pointers, sizes, a stride beyond the layout's, a `from` that does not
 //          divide it, a workspace that is too small
 // scratch  downsample_workspace bytes, aligned to 256

@@ -47,8 +47,8 @@ SPIRA_API status downsample_from_check(triple from, triple stride) {
     return status_success();
 }
 
-// Whether a layout is fitted to a stride. A mask floors the biased coordinate, so that the bias
-// must be a multiple of the stride; and floored voxels must stay within the layout's bounds.
+// Whether a layout is fitted to a stride: a mask floors the biased coordinate, so the bias must be
+// a multiple of the stride; and floored voxels must stay within the layout's bounds.
 template <typename W>
 SPIRA_API status downsample_layout_check(const word_layout *layout, triple stride) {
     SPIRA_TRY(word_check<W>(layout));
@@ -103,14 +103,8 @@ SPIRA_API status downsample_host_workspace(voxel_set<W> in, size_t *bytes) {
     return status_success();
 }
 
-// The set at `stride` of the set `in`: the host loop of `downsample` (downsample.cuh).
-//
-// inputs   args: see downsample_args; all arrays in host memory
-// outputs  args.out: the coarse set, then word_none(), and its count
-//          args.trouble: device_flag_lattice with the first voxel that is off the lattice of
-//          `from`: it is left out if x or y is no multiple, else floored as any other. A count of
-//          `in` or a number of outputs above the capacity is recorded, too
-// scratch  downsample_host_workspace bytes, aligned to 256
+// The host loop of `downsample` (downsample.cuh), on host memory. scratch: the bytes of
+// downsample_host_workspace, aligned to 256.
 template <typename W>
 SPIRA_API status downsample_host(const downsample_args<W> *args, void *scratch,
                                  size_t scratch_bytes) {
@@ -119,7 +113,7 @@ SPIRA_API status downsample_host(const downsample_args<W> *args, void *scratch,
     SPIRA_TRY(downsample_host_workspace(args->in, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     W *words = (W *)scratch;
-    const voxel_set<W> &in = args->in, &out = args->out;
+    const voxel_set<W> &in = args->in;
     const triple from = downsample_from_of(args);
     const bool by_mask = downsample_by_mask(args->stride);
     int32_t kept = 0;
@@ -133,15 +127,7 @@ SPIRA_API status downsample_host(const downsample_args<W> *args, void *scratch,
             words[kept++] = downsample_word(args->layout, in.words[i], args->stride, by_mask);
         }
     }
-    std::sort(words, words + kept);
-    int32_t unique = (int32_t)(std::unique(words, words + kept) - words);
-    if (unique > out.capacity) {
-        device_status_note(args->trouble, device_flag_capacity, (uint32_t)unique);
-        unique = out.capacity;
-    }
-    std::copy(words, words + unique, out.words);
-    std::fill(out.words + unique, out.words + out.capacity, word_none<W>());
-    *out.count = unique;
+    voxel_set_sort(words, kept, args->out, args->trouble);
     return status_success();
 }
 

@@ -12,9 +12,7 @@
 
 namespace spira {
 
-// Bytes of scratch for expand: with args.layout those for this layout, without it (null) those for
-// any, which are at least as many and far more where no sort is needed. Reads the kernel, the rule
-// and the capacities besides.
+// Bytes of scratch for expand. Reads the layout, the kernel, the rule and the capacities alone.
 template <typename W>
 SPIRA_API status expand_workspace(const expand_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
@@ -34,11 +32,11 @@ SPIRA_API status expand_workspace(const expand_args<W> *args, size_t *bytes) {
 //          args.trouble: with the first voxel of `in`, device_flag_lattice if it lies between the
 //          points of the rule's grid; device_flag_range if it is beyond the grid's ends, of no
 //          batch of the layout, or touches an output outside of the layout. Such voxels or outputs
-//          are left out. A count of `in` or a number of outputs above the capacity is recorded, too
+//          are left out. device_flag_capacity: a count of `in` or of outputs above the capacity
 // errors   null or misaligned pointers, sizes, a transposed kernel, a ratio, padding or extent that
 //          is not allowed, 2^30 or more outputs that inputs may touch, a workspace that is too
 //          small
-// scratch  expand_workspace bytes, with or without the layout, aligned to 256
+// scratch  expand_workspace bytes, aligned to 256
 // Asynchronous, deterministic, equal to expand_host.
 // cost     one input touches up to the product over the axes of ceil(size / period) outputs, where
 //          period = ratio / gcd(ratio, dilation): 8 for size 3 and ratio 2. Their bits are set in a

@@ -7,28 +7,22 @@
 //     i = o * ratio - padding + t * dilation,     0 <= t < size
 //
 // and exists if it reads any input. At ratio 1 the set grows: a dilating, generative layer. If the
-// input has an extent, the output has one, too, and no voxels beyond it:
+// input has an extent (0: no limit), the output has one, too, and no voxels beyond it:
 //
 //     extent of the outputs = floor((extent + 2 * padding - dilation * (size - 1) - 1) / ratio) + 1
 //
-// (spconv always has an extent, its spatial shape. TorchSparse without a spatial range takes the
-// bounds of the voxels at hand. Here, an extent of 0 is no limit.)
-//
-// Coordinates of the outputs. The voxels of a set lie on a grid: index i is at the coordinate
-// origin + i * spacing. Kernel offsets count from one tap, the middle one of an odd size and the
-// first one of an even size (offset.h), and do not include padding. Therefore an output is stored
-// at the coordinate of that tap of its kernel, and padding moves the origin of the grid, not the
-// kernel:
+// The voxels of a set lie on a grid: index i is at the coordinate origin + i * spacing. Kernel
+// offsets count from one tap, the middle one of an odd size and the first one of an even size
+// (offset.h). An output is stored at the coordinate of that tap of its kernel, so that padding
+// moves the origin of the grid, not the kernel:
 //
 //     spacing of the outputs = ratio * kernel.stride
 //     origin of the outputs  = origin of the inputs + (tap * dilation - padding) * kernel.stride
 //
 // Size 3 with padding 1, 5 with 2 and 2 with 0 keep the origin; size 3 with padding 0 moves it by
-// one voxel of the inputs. Other functions do not depend on the origin: `map_build` with the same
-// kernel makes the map of the rule, forward and transposed, and submanifold layers on the outputs
-// work as usual, because both use differences of coordinates only. The next layer of this kind
-// takes the grid that `expand_out` returns. `downsample`, however, floors to multiples of a stride
-// from origin 0: after a layer that moved the origin, use `expand`.
+// one voxel of the inputs. Maps and submanifold layers use differences of coordinates only, and do
+// not depend on it. `downsample` floors to multiples of a stride from origin 0: after a layer that
+// moved the origin, use `expand`, with the grid that `expand_out` returns.
 //
 // Outputs reach beyond their inputs by up to kernel_reach: fit the layout to `expand_need`.
 #ifndef SPIRA_EXPAND_H
@@ -326,15 +320,8 @@ SPIRA_API status expand_host_workspace(const expand_args<W> *args, size_t *bytes
     return status_success();
 }
 
-// The set of all voxels whose kernel touches the set `in`: the host loop of `expand` (expand.cuh).
-//
-// inputs   args: see expand_args; all arrays in host memory
-// outputs  args.out: the set, then word_none(), and its count
-//          args.trouble: with the first voxel of `in`, device_flag_lattice if it lies between the
-//          points of the rule's grid; device_flag_range if it is beyond the grid's ends, of no
-//          batch of the layout, or touches an output outside of the layout. Such voxels or outputs
-//          are left out. A count of `in` or a number of outputs above the capacity is recorded, too
-// scratch  expand_host_workspace bytes, aligned to 256
+// The host loop of `expand` (expand.cuh), on host memory. scratch: the bytes of
+// expand_host_workspace, aligned to 256.
 template <typename W>
 SPIRA_API status expand_host(const expand_args<W> *args, void *scratch, size_t scratch_bytes) {
     expand_axes axes;
@@ -342,9 +329,9 @@ SPIRA_API status expand_host(const expand_args<W> *args, void *scratch, size_t s
     SPIRA_TRY(expand_check(args, &axes));
     SPIRA_TRY(expand_host_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    const voxel_set<W> &in = args->in, &out = args->out;
+    const voxel_set<W> &in = args->in;
     W *words = (W *)scratch;
-    int64_t count = voxel_set_count(in), rows = count * axes.most;
+    const int64_t count = voxel_set_count(in);
     voxel_set_note(in, args->trouble);
     for (int64_t i = 0; i < count; ++i) {
         const uint32_t wrong =
@@ -355,16 +342,7 @@ SPIRA_API status expand_host(const expand_args<W> *args, void *scratch, size_t s
             }
         }
     }
-    std::sort(words, words + rows); // word_none() comes last
-    int64_t unique = std::unique(words, words + rows) - words;
-    unique -= unique > 0 && words[unique - 1] == word_none<W>();
-    if (unique > out.capacity) {
-        device_status_note(args->trouble, device_flag_capacity, (uint32_t)unique);
-        unique = out.capacity;
-    }
-    std::copy(words, words + unique, out.words);
-    std::fill(out.words + unique, out.words + out.capacity, word_none<W>());
-    *out.count = (int32_t)unique;
+    voxel_set_sort(words, count * axes.most, args->out, args->trouble);
     return status_success();
 }
 

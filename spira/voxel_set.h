@@ -7,6 +7,8 @@
 
 #include "word.h"
 
+#include <algorithm>
+
 namespace spira {
 
 // A set of voxels at some stride. In device memory on the GPU, in host memory in the host loops.
@@ -56,6 +58,23 @@ SPIRA_API void voxel_set_note(const voxel_set<W> &set, device_status *trouble) {
     if (*set.count > set.capacity) {
         device_status_note(trouble, device_flag_capacity, (uint32_t)*set.count);
     }
+}
+
+// Makes a set of words in any order, in the host loops; word_none() is no voxel. A number of voxels
+// above the capacity is recorded.
+template <typename W>
+SPIRA_API void voxel_set_sort(W *words, int64_t count, const voxel_set<W> &set,
+                              device_status *trouble) {
+    std::sort(words, words + count); // word_none() comes last
+    int64_t voxels = std::unique(words, words + count) - words;
+    voxels -= voxels > 0 && words[voxels - 1] == word_none<W>();
+    if (voxels > set.capacity) {
+        device_status_note(trouble, device_flag_capacity, (uint32_t)voxels);
+        voxels = set.capacity;
+    }
+    std::copy(words, words + voxels, set.words);
+    std::fill(set.words + voxels, set.words + set.capacity, word_none<W>());
+    *set.count = (int32_t)voxels;
 }
 
 SPIRA_API status voxel_rows_check(const voxel_rows *rows) {

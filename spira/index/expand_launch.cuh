@@ -76,8 +76,8 @@ struct expand_plan {
     size_t bytes;
 };
 
-// Reads the layout, the kernel, the rule and the capacities alone. Without a layout it plans bytes
-// for any: those of a sort of all outputs that inputs may touch, and some more for bitmaps.
+// Reads the layout, the kernel, the rule and the capacities alone. Bitmaps may take the bytes of a
+// sort, and some more.
 template <typename W>
 SPIRA_API status expand_plan_make(const expand_args<W> *a, expand_plan *plan) {
     int32_t rows;
@@ -85,16 +85,12 @@ SPIRA_API status expand_plan_make(const expand_args<W> *a, expand_plan *plan) {
     SPIRA_REQUIRE(a->out.capacity >= 1, status_bad_size, "out.capacity", a->out.capacity);
     SPIRA_TRY(expand_axes_make(a->kernel, a->rule, &plan->axes));
     SPIRA_TRY(expand_rows(&plan->axes, a->in.capacity, &rows));
-    const size_t sort = expand_sort_bytes<W>(&plan->axes, a->in.capacity, a->out.capacity);
-    plan->bytes =
-        sort + (size_t)round_up((int64_t)expand_spare * a->in.capacity, workspace_alignment);
-    if (!a->layout) {
-        return status_success();
-    }
     SPIRA_TRY(word_check<W>(a->layout));
+    const size_t sort = expand_sort_bytes<W>(&plan->axes, a->in.capacity, a->out.capacity);
+    const int64_t budget = (int64_t)sort + (int64_t)expand_spare * a->in.capacity;
     plan->box = expand_box_make(a->layout, &plan->axes);
     const int64_t cells = expand_box_cells(&plan->box);
-    plan->way = expand_way_choose(&plan->axes, cells, a->in.capacity, (int64_t)plan->bytes);
+    plan->way = expand_way_choose(&plan->axes, cells, a->in.capacity, budget);
     plan->sizes = expand_sizes_make(&plan->axes, cells, a->in.capacity, plan->way);
     plan->bytes = plan->way == expand_by_sort ? sort : expand_sizes_bytes(&plan->sizes);
     return status_success();
