@@ -251,7 +251,8 @@ static void net_params_make(bench_session *s, net_work<W> *w) {
     w->loaded = bench_device<char>(&s->pool, (int64_t)plan->loaded_bytes);
     int keep = s->pool.blocks;
     const float *given = bench_upload(&s->pool, w->params, plan->params);
-    BENCH_TRY(spira::net_load(bench_gpu(), plan, given, w->loaded, plan->loaded_bytes, s->stream));
+    const spira::net_load_args load = {given, w->loaded, plan->loaded_bytes, nullptr};
+    BENCH_TRY(spira::net_load(bench_gpu(), plan, &load, s->stream));
     bench_pool_free(&s->pool, keep);
 }
 

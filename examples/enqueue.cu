@@ -194,8 +194,8 @@ size_t plugin_weights(const plugin *p) {
 // Packs the parameters [plan.params], fp32 in device memory, to weights [plugin_weights].
 spira::status plugin_pack(const plugin *p, const float *params, void *weights,
                           cudaStream_t stream) {
-    return spira::net_load<plugin_type>(&p->gpu, &p->plan, params, weights, plugin_weights(p),
-                                        stream);
+    const spira::net_load_args load = {params, weights, plugin_weights(p), nullptr};
+    return spira::net_load<plugin_type>(&p->gpu, &p->plan, &load, stream);
 }
 
 // Copies *rows rows: only the device knows how many. row: 16-bit elements of a row.

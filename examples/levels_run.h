@@ -107,8 +107,9 @@ static spira::status device_run(const levels_job<W> *j, const spira::device_info
     SIDE_CUDA(cudaMalloc(&d->run.memory, plan->workspace_bytes));
     d->run.loaded = d->loaded;
     d->run.bytes = plan->workspace_bytes;
-    SPIRA_TRY(spira::net_load<side::format>(gpu, plan, d->params, d->loaded, plan->loaded_bytes,
-                                            d->stream));
+    SPIRA_TRY(spira::net_params_check(plan, j->params));
+    const spira::net_load_args load = {d->params, d->loaded, plan->loaded_bytes, nullptr};
+    SPIRA_TRY(spira::net_load<side::format>(gpu, plan, &load, d->stream));
     SPIRA_TRY(spira::net_run<W, side::format>(gpu, plan, &d->run, d->stream));
     SIDE_CUDA(cudaStreamSynchronize(d->stream));
     SIDE_CUDA(

@@ -237,8 +237,9 @@ static spira::status device_plan(job *j, const spira::net_limits *limits, device
     SIDE_CUDA(cudaMalloc(&d->loaded, j->plan->loaded_bytes));
     SIDE_CUDA(cudaMalloc(&d->params, (size_t)j->plan->params * sizeof(float)));
     SPIRA_TRY(upload(d->params, j->params, j->plan->params, d->stream));
-    return spira::net_load<format>(&d->gpu, j->plan, d->params, d->loaded, j->plan->loaded_bytes,
-                                   d->stream);
+    SPIRA_TRY(spira::net_params_check(j->plan, j->params));
+    const spira::net_load_args load = {d->params, d->loaded, j->plan->loaded_bytes, nullptr};
+    return spira::net_load<format>(&d->gpu, j->plan, &load, d->stream);
 }
 
 static inline double median(double *values, int count) {

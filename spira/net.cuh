@@ -3,7 +3,8 @@
 //   device_info_query  once
 //   net_need, word_fit a word layout for the network and the scene (net.h, word.h)
 //   net_plan_device    once: sizes of all memory; allocate workspace_bytes and loaded_bytes
-//   net_load           once: packs the parameters
+//   net_load           once: packs the parameters. net_load_read (net.h) says which layer has
+//                      weights that its format cannot hold
 //   net_run            for each frame: index, then features. May be captured in a graph
 //   net_output         where the features of a layer are, and how many rows they have (net.h)
 //
@@ -91,18 +92,21 @@ SPIRA_API status net_plan_check(const device_info *gpu, const net_plan *p) {
 
 // Packs the weights of one layer, and copies its bias, scale and shift.
 template <numeric format>
-SPIRA_API status net_load_layer(const net_plan *p, int layer, const float *params, void *loaded,
+SPIRA_API status net_load_layer(const net_plan *p, int layer, const net_load_args *args,
                                 cudaStream_t stream) {
     const net_step *step = &p->step[layer];
     const net_params at = net_params_of(p, layer);
     if (at.end == step->params) {
         return status_success();
     }
+    char *loaded = (char *)args->loaded;
+    const conv_weights weights = {args->params + step->params, loaded + step->packed,
+                                  step->vectors - step->packed,
+                                  args->trouble ? args->trouble + layer : nullptr};
     SPIRA_TRY(net_op_call(p->layers[layer].op, [&](auto op) {
-        return net_op_pack<format>(op, p, layer, params + step->params,
-                                   (char *)loaded + step->packed, stream);
+        return net_op_pack<format>(op, p, layer, &weights, stream);
     }));
-    return status_from_cuda(cudaMemcpyAsync((char *)loaded + step->vectors, params + at.vectors,
+    return status_from_cuda(cudaMemcpyAsync(loaded + step->vectors, args->params + at.vectors,
                                             (size_t)(at.end - at.vectors) * sizeof(float),
                                             cudaMemcpyDeviceToDevice, stream),
                             "net_load");
@@ -111,21 +115,24 @@ SPIRA_API status net_load_layer(const net_plan *p, int layer, const float *param
 // Packs a network's parameters for the GPU, once.
 //
 // format   compiled for; numeric_any: all four
-// inputs   gpu: of the model that the plan was made for; params [plan->params] fp32 in device
-//          memory, in the order of net_params_of
-// outputs  loaded: plan->loaded_bytes, aligned to 256. Another plan of the same table, type and GPU
-//          model can run with it if it fuses the same shortcuts (net_step.fused_into)
+// inputs   gpu: of the model that the plan was made for; args: see net_load_args
+// outputs  args->loaded. Another plan of the same table, type and GPU model can run with it if it
+//          fuses the same shortcuts (net_step.fused_into); args->trouble
 // errors   null pointers, alignment, bytes; status_unsupported for a plan of the host, of another
 //          GPU model, or of another type than `format`
 // Asynchronous.
 template <numeric format = numeric_any>
-SPIRA_API status net_load(const device_info *gpu, const net_plan *plan, const float *params,
-                          void *loaded, size_t loaded_bytes, cudaStream_t stream) {
+SPIRA_API status net_load(const device_info *gpu, const net_plan *plan, const net_load_args *args,
+                          cudaStream_t stream) {
     SPIRA_TRY(net_plan_check<format>(gpu, plan));
-    SPIRA_TRY(pointer_check(params, sizeof(float), "params"));
-    SPIRA_TRY(workspace_check(loaded, loaded_bytes, plan->loaded_bytes, "loaded"));
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_TRY(pointer_check(args->params, sizeof(float), "params"));
+    SPIRA_TRY(workspace_check(args->loaded, args->bytes, plan->loaded_bytes, "loaded"));
+    if (args->trouble) {
+        SPIRA_TRY(pointer_check(args->trouble, alignof(device_status), "trouble"));
+    }
     for (int i = 0; i < plan->layer_count; ++i) {
-        SPIRA_TRY(net_load_layer<format>(plan, i, params, loaded, stream));
+        SPIRA_TRY(net_load_layer<format>(plan, i, args, stream));
     }
     return status_success();
 }

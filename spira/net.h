@@ -95,6 +95,33 @@ SPIRA_API void net_capacities(const net_plan *plan, const int32_t *capacity, net
     }
 }
 
+// Names the first layer with weights that its format cannot hold (status_layer). trouble
+// [plan->layer_count]: a copy of what net_load has recorded.
+SPIRA_API status net_load_read(const net_plan *plan, const device_status *trouble) {
+    SPIRA_REQUIRE(plan, status_null_pointer, "plan", 0);
+    SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
+    for (int i = 0; i < plan->layer_count; ++i) {
+        if (status_failed(device_status_read(&trouble[i]))) {
+            return net_fault("weight (infinite, or too large for the format)", i);
+        }
+    }
+    return status_success();
+}
+
+// The same of parameters in host memory, by any plan.
+SPIRA_API status net_params_check(const net_plan *plan, const float *params) {
+    SPIRA_REQUIRE(plan, status_null_pointer, "plan", 0);
+    SPIRA_TRY(pointer_check(params, sizeof *params, "params"));
+    device_status trouble[net_layers_max] = {};
+    for (int i = 0; i < plan->layer_count; ++i) {
+        const net_params at = net_params_of(plan, i);
+        if (at.weight >= 0) {
+            SPIRA_TRY(conv_weights_check(&plan->step[i].shape, params + at.weight, &trouble[i]));
+        }
+    }
+    return net_load_read(plan, trouble);
+}
+
 // Plans a network for the host loops, in fp32.
 //
 // inputs   layers [count]: must outlive the plan; layout: fitted to net_need and the scene

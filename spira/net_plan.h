@@ -93,7 +93,17 @@ struct net_params {
     int64_t end;
 };
 
-// ---- a run --------------------------------------------------------------------------------------
+// ---- loading and running ------------------------------------------------------------------------
+
+// What net_load packs, once for a plan. Arrays are device memory.
+struct net_load_args {
+    const float *params;    // [plan->params] fp32, in the order of net_params_of
+    void *loaded;           // [plan->loaded_bytes], aligned to 256
+    size_t bytes;           // of loaded
+    device_status *trouble; // [plan->layer_count], or null: of each layer, a weight that its format
+                            // cannot hold (conv_weights). Clear it before, and give a copy to
+                            // net_load_read
+};
 
 #ifdef __CUDACC__
 // A second stream of the caller's, and events for it (cudaEventDisableTiming is enough). Stream and

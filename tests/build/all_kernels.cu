@@ -35,6 +35,7 @@ struct any_arguments {
     join_sum_args sums;
     join_sum_grad_args sums_grad;
     net_plan plan;
+    net_load_args load;
     const float *weight;
     float *worst;
     int64_t *slots;
@@ -117,7 +118,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         voxel_features_grad(&a->features_grad, a->stream),
         join_sum(&a->gpu, &a->sums, a->stream),
         join_sum_grad(&a->sums_grad, a->stream),
-        net_load(&a->gpu, &a->plan, a->weight, a->memory, a->bytes, a->stream),
+        net_load(&a->gpu, &a->plan, &a->load, a->stream),
     };
     int failed = 0;
     for (const status &s : all) {

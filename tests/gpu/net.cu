@@ -627,6 +627,7 @@ DEVICE_TEST(gpu_net_refuses_plans_of_another_gpu) {
     const net_run_args<uint32_t> run = device_net_args(&d);
     const float *params = device_upload(d.params.data(), d.plan->params);
     char *loaded = device_new<char>((int64_t)d.plan->loaded_bytes);
+    const net_load_args load = {params, loaded, d.plan->loaded_bytes, nullptr};
     static void (*const changes[])(device_info *) = {
         [](device_info *g) { g->capability += 10; },
         [](device_info *g) { ++g->multiprocessors; },
@@ -638,7 +639,7 @@ DEVICE_TEST(gpu_net_refuses_plans_of_another_gpu) {
         net_plan other = *d.plan;
         change(&other.gpu);
         const status all[] = {
-            net32.net_load(gpu(), &other, params, loaded, other.loaded_bytes, nullptr),
+            net32.net_load(gpu(), &other, &load, nullptr),
             net32.net_index(gpu(), &other, &run, nullptr),
             net32.net_layer_run(gpu(), &other, 0, &run, nullptr),
             net32.net_run(gpu(), &other, &run, nullptr),
@@ -651,7 +652,7 @@ DEVICE_TEST(gpu_net_refuses_plans_of_another_gpu) {
     net_plan other = *d.plan;
     other.limits.type = numeric_bf16;
     const status formats[] = {
-        net32.net_load_f16(gpu(), &other, params, loaded, other.loaded_bytes, nullptr),
+        net32.net_load_f16(gpu(), &other, &load, nullptr),
         net32.net_layer_run_f16(gpu(), &other, 0, &run, nullptr),
         net32.net_run_f16(gpu(), &other, &run, nullptr),
     };
@@ -674,19 +675,60 @@ DEVICE_TEST(gpu_net_load_refuses) {
     other.device = false;
     const float *params = device_upload(d.params.data(), p->params);
     char *loaded = device_new<char>((int64_t)p->loaded_bytes);
-    status s = net32.net_load(gpu(), p, params, loaded, p->loaded_bytes - 1, nullptr);
+    const net_load_args good = {params, loaded, p->loaded_bytes, nullptr};
+    net_load_args bad = good;
+    --bad.bytes;
+    status s = net32.net_load(gpu(), p, &bad, nullptr);
     CHECK_STATUS(s, status_workspace);
     CHECK_EQUAL(s.detail, p->loaded_bytes);
-    CHECK_STATUS(net32.net_load(gpu(), p, params, loaded + 1, p->loaded_bytes, nullptr),
-                 status_alignment);
-    CHECK_STATUS(net32.net_load(gpu(), p, params, nullptr, p->loaded_bytes, nullptr),
-                 status_null_pointer);
-    CHECK_STATUS(net32.net_load(gpu(), p, nullptr, loaded, p->loaded_bytes, nullptr),
-                 status_null_pointer);
-    CHECK_STATUS(net32.net_load(gpu(), nullptr, params, loaded, p->loaded_bytes, nullptr),
-                 status_null_pointer);
-    CHECK_STATUS(net32.net_load(gpu(), &other, params, loaded, p->loaded_bytes, nullptr),
-                 status_unsupported);
+    bad = good;
+    bad.loaded = loaded + 1;
+    CHECK_STATUS(net32.net_load(gpu(), p, &bad, nullptr), status_alignment);
+    bad.loaded = nullptr;
+    CHECK_STATUS(net32.net_load(gpu(), p, &bad, nullptr), status_null_pointer);
+    bad = good;
+    bad.params = nullptr;
+    CHECK_STATUS(net32.net_load(gpu(), p, &bad, nullptr), status_null_pointer);
+    CHECK_STATUS(net32.net_load(gpu(), p, nullptr, nullptr), status_null_pointer);
+    CHECK_STATUS(net32.net_load(gpu(), nullptr, &good, nullptr), status_null_pointer);
+    CHECK_STATUS(net32.net_load(gpu(), &other, &good, nullptr), status_unsupported);
     CHECK(device_untouched(loaded, 0, (int64_t)p->loaded_bytes));
-    CHECK_OK(net32.net_load(gpu(), p, params, loaded, p->loaded_bytes, nullptr));
+    CHECK_OK(net32.net_load(gpu(), p, &good, nullptr));
+}
+
+// A weight that the format cannot hold: its layer is named, by the host and after loading, also of
+// a shortcut that is fused into another layer.
+DEVICE_TEST(gpu_net_load_names_weights_beyond) {
+    network n;
+    network_named("zoo", &n);
+    const net_limits limits = limits_make(&n, numeric_f16, 300, false);
+    const device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
+    const net_plan *p = d.plan.get();
+    std::vector<float> params = d.params;
+    device_status *const trouble = device_new<device_status>(p->layer_count);
+    int fused = 0;
+    for (int i = 0; i < p->layer_count; ++i) {
+        const int64_t weight = net_params_of(p, i).weight;
+        if (weight < 0) {
+            continue;
+        }
+        fused += p->step[i].fused_into != net_none;
+        const float before = params[(size_t)weight + 1];
+        params[(size_t)weight + 1] = i % 2 ? 65520.0f : INFINITY;
+        CHECK_OK(status_from_cuda(cudaMemset(trouble, 0, (size_t)p->layer_count * sizeof *trouble),
+                                  "trouble"));
+        const net_load_args load = {device_upload(params.data(), p->params), d.loaded,
+                                    p->loaded_bytes, trouble};
+        CHECK_OK(net32.net_load(gpu(), p, &load, nullptr));
+        device_status found[net_layers_max];
+        REQUIRE(device_copy_out(found, trouble, p->layer_count));
+        const status s = net_load_read(p, found);
+        CHECK_STATUS(s, status_layer);
+        CHECK_EQUAL(s.detail, i);
+        CHECK_EQUAL(device_status_read(&found[i]).detail, 1);
+        CHECK_EQUAL(net_params_check(p, params.data()).detail, i);
+        params[(size_t)weight + 1] = before;
+        CHECK_OK(net_params_check(p, params.data()));
+    }
+    CHECK(fused > 0);
 }

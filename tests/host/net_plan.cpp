@@ -499,3 +499,28 @@ TEST(net_need_covers_every_stride_and_kernel) {
     networks::network_conv(&n, "prime", net_input, 4, 1, 1031);
     CHECK_STATUS(net_need(n.layers, n.count, &need), status_stride); // 1052651 is beyond 2^20
 }
+
+// Weights that the format of their layer cannot hold: the layer is named.
+TEST(net_params_names_weights_beyond) {
+    network n;
+    network_plain(&n);
+    net_limits limits = limits_make(100, n.input_channels);
+    for (numeric type : {numeric_f16, numeric_bf16, numeric_f32}) {
+        limits.type = type;
+        net_plan plan;
+        REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, true, &plan));
+        std::vector<float> params((size_t)plan.params, 65504.0f);
+        CHECK_OK(net_params_check(&plan, params.data()));
+        for (int i = 0; i < n.count; ++i) {
+            float *const weight = &params[(size_t)net_params_of(&plan, i).weight + 3];
+            *weight = 65520.0f; // becomes infinite in fp16 alone
+            CHECK_EQUAL(net_params_check(&plan, params.data()).code,
+                        type == numeric_f16 ? status_layer : status_ok);
+            *weight = i % 2 ? -INFINITY : NAN;
+            const status s = net_params_check(&plan, params.data());
+            CHECK_STATUS(s, status_layer);
+            CHECK_EQUAL(s.detail, i);
+            *weight = 1;
+        }
+    }
+}

@@ -217,8 +217,8 @@ device_net<W> device_net_make(const network *n, const net_limits *limits) {
     d.scratch = device_new<char>((int64_t)d.scratch_bytes);
     d.loaded = device_new<char>((int64_t)d.plan->loaded_bytes);
     const float *params = device_upload(d.params.data(), (int64_t)d.params.size());
-    CHECK_OK(shared_net<W>().net_load(gpu(), d.plan.get(), params, d.loaded, d.plan->loaded_bytes,
-                                      nullptr));
+    const net_load_args load = {params, d.loaded, d.plan->loaded_bytes, nullptr};
+    CHECK_OK(shared_net<W>().net_load(gpu(), d.plan.get(), &load, nullptr));
     CHECK(expect_no_cuda_error());
     return d;
 }

@@ -40,9 +40,9 @@ SPIRA_API status net_op_packed_bytes(net_op_base, const net_plan *, int, size_t 
     return status_success();
 }
 
-// Packs the weights. packed [bytes]: of net_op_packed_bytes
+// Packs the weights to the bytes of net_op_packed_bytes.
 template <numeric format>
-SPIRA_API status net_op_pack(net_op_base, const net_plan *, int, const float *, void *,
+SPIRA_API status net_op_pack(net_op_base, const net_plan *, int, const conv_weights *,
                              cudaStream_t) {
     return status_success();
 }

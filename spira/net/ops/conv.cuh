@@ -97,15 +97,14 @@ SPIRA_API status net_op_packed_bytes(net_op_conv, const net_plan *p, int i, size
 }
 
 template <numeric format>
-SPIRA_API status net_op_pack(net_op_conv, const net_plan *p, int i, const float *weight,
-                             void *packed, cudaStream_t stream) {
+SPIRA_API status net_op_pack(net_op_conv, const net_plan *p, int i, const conv_weights *weights,
+                             cudaStream_t stream) {
     const net_step *step = &p->step[i];
     const conv_shape *s = &step->shape;
-    const conv_weights weights = {weight, packed, step->vectors - step->packed, nullptr};
     return step->fused_into == net_none
-               ? conv_weights_pack<format>(&p->gpu, s, &weights, stream)
+               ? conv_weights_pack<format>(&p->gpu, s, weights, stream)
                : conv_shortcut_pack<format>(&p->gpu, &p->step[step->fused_into].shape, s->cin,
-                                            s->cin2, &weights, stream);
+                                            s->cin2, weights, stream);
 }
 
 } // namespace spira

@@ -12,7 +12,7 @@ spira::status unit(const spira::device_info *gpu, const spira::net_layer *layers
                    cudaStream_t stream) {
     spira::net_plan plan;
     SPIRA_TRY(spira::net_plan_device<uint32_t>(gpu, layers, count, layout, limits, &plan));
-    SPIRA_TRY(
-        spira::net_load<spira::numeric_f16>(gpu, &plan, params, loaded, plan.loaded_bytes, stream));
+    const spira::net_load_args load = {params, loaded, plan.loaded_bytes, nullptr};
+    SPIRA_TRY(spira::net_load<spira::numeric_f16>(gpu, &plan, &load, stream));
     return spira::net_run<uint32_t, spira::numeric_f16>(gpu, &plan, run, stream);
 }
