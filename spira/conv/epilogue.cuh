@@ -1,6 +1,7 @@
-// spira/conv/epilogue.cuh: from the sums of an output to its channels, four neighbouring ones at a
-// time: initial sums, scale and shift, residual, activation, one rounding. hopper/ and portable/
-// have epilogues of their own over the same parts.
+// spira/conv/epilogue.cuh: from the sums of an output to its channels: initial sums, scale and
+// shift, residual, activation, one rounding. narrow/, pairs/ and gemm/ finish four neighbouring
+// channels at a time (conv_output); hopper/ and portable/ have epilogues of their own over the same
+// functions, with scale and shift in shared memory.
 #ifndef SPIRA_CONV_EPILOGUE_CUH
 #define SPIRA_CONV_EPILOGUE_CUH
 
@@ -75,27 +76,111 @@ SPIRA_DEVICE void conv_quad_store(E *to, int left, const conv_quad<E> &q) {
     }
 }
 
-// The epilogue of four channels. The bias is folded into the shift.
+// ---- scale and shift ----------------------------------------------------------------------------
+
+// Scale and shift of a channel, the bias folded into the shift; 1 and 0 past the last channel.
+struct conv_affine {
+    float scale, shift;
+};
+
+// from: conv_epilogue or conv_params_shortcut.
+template <typename V>
+SPIRA_DEVICE conv_affine conv_affine_load(const V &from, int channel, bool inside) {
+    const float scale = inside && from.scale ? from.scale[channel] : 1.0f;
+    const float shift = inside && from.shift ? from.shift[channel] : 0.0f;
+    const float bias = inside && from.bias ? from.bias[channel] : 0.0f;
+    return {scale, fmaf(bias, scale, shift)};
+}
+
+// Of four neighbouring channels.
+struct conv_affine_4 {
+    float4 scale, shift;
+};
+
+// What the epilogue of four neighbouring channels needs.
 struct conv_output {
-    alignas(16) float scale[4], shift[4];
-    float bound; // conv_bound
+    conv_affine_4 affine;
     int channel; // the first
 };
 
+// Loads four neighbouring values of a vector that is aligned, or null: `other`.
+SPIRA_DEVICE float4 conv_vector_load(const float *vector, int channel, bool inside, float other) {
+    return vector && inside ? *(const float4 *)(vector + channel)
+                            : make_float4(other, other, other, other);
+}
+
 SPIRA_DEVICE conv_output conv_output_of(const conv_params &p, int channel) {
-    conv_output f;
-    f.channel = channel;
-    f.bound = conv_bound(p.epilogue);
+    const conv_epilogue &e = p.epilogue;
+    if (((uintptr_t)e.scale | (uintptr_t)e.shift | (uintptr_t)e.bias) % 16 || p.cout % 4) {
+        conv_affine a[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            a[i] = conv_affine_load(e, channel + i, channel + i < p.cout);
+        }
+        return {{make_float4(a[0].scale, a[1].scale, a[2].scale, a[3].scale),
+                 make_float4(a[0].shift, a[1].shift, a[2].shift, a[3].shift)},
+                channel};
+    }
+    const bool inside = channel < p.cout;
+    const float4 scale = conv_vector_load(e.scale, channel, inside, 1.0f);
+    const float4 shift = conv_vector_load(e.shift, channel, inside, 0.0f);
+    const float4 bias = conv_vector_load(e.bias, channel, inside, 0.0f);
+    return {{scale, make_float4(fmaf(bias.x, scale.x, shift.x), fmaf(bias.y, scale.y, shift.y),
+                                fmaf(bias.z, scale.z, shift.z), fmaf(bias.w, scale.w, shift.w))},
+            channel};
+}
+
+// ---- of a slice ---------------------------------------------------------------------------------
+
+// Loads scale and shift of a channel of the slice into shared memory.
+//
+// channel  the slice's first; columns: of the slice; i: the channel's number in it
+// outputs  shared.scale: scales, and the shifts from `most` on
+template <int most, typename S>
+SPIRA_DEVICE void conv_scale_load(const conv_params &p, int channel, int columns, int i,
+                                  S &shared) {
+    if (i < columns) {
+        const conv_affine a = conv_affine_load(p.epilogue, channel + i, channel + i < p.cout);
+        shared.scale[i] = a.scale;
+        shared.scale[most + i] = a.shift;
+    }
+}
+
+// The same of the shortcut. The epilogue applies one scale to both, the shortcut's; so the
+// accumulators of the offsets are rescaled by scale / scale' first (shared.ratio). |scale'| is at
+// least 2^-60 |scale|, so that the ratio does not overflow: the change is below the rounding error.
+template <int most, typename S>
+SPIRA_DEVICE void conv_shortcut_load(const conv_params &p, int channel, int columns, int i,
+                                     S &shared) {
+    if (i < columns) {
+        const conv_affine a = conv_affine_load(p.shortcut, channel + i, channel + i < p.cout);
+        const float scale = shared.scale[i], least = fabsf(scale) * 0x1p-60f;
+        const float own = fabsf(a.scale) < least ? copysignf(least, a.scale) : a.scale;
+        shared.scale[most + i] += a.shift;
+        shared.scale[i] = own;
+        shared.ratio[i] = own == 0.0f ? 1.0f : scale / own;
+    }
+}
+
+// ---- outputs ------------------------------------------------------------------------------------
+
+// Finishes four channels of an output. plain: the activation is a bound; adds: the residual counts.
+template <typename E, bool plain>
+SPIRA_DEVICE conv_quad<E> conv_finish(const conv_params &p, const conv_affine_4 &a, float4 sum,
+                                      bool adds, const conv_quad<E> &residual) {
+    const float bound = conv_bound(p.epilogue);
+    float v[4] = {fmaf(sum.x, a.scale.x, a.shift.x), fmaf(sum.y, a.scale.y, a.shift.y),
+                  fmaf(sum.z, a.scale.z, a.shift.z), fmaf(sum.w, a.scale.w, a.shift.w)};
+    conv_quad<E> out;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        bool inside = channel + i < p.cout;
-        float scale = inside && p.epilogue.scale ? p.epilogue.scale[channel + i] : 1.0f;
-        float shift = inside && p.epilogue.shift ? p.epilogue.shift[channel + i] : 0.0f;
-        float bias = inside && p.epilogue.bias ? p.epilogue.bias[channel + i] : 0.0f;
-        f.scale[i] = scale;
-        f.shift[i] = fmaf(bias, scale, shift);
+        if (adds) {
+            v[i] += element_to_float(residual.element[i]);
+        }
+        v[i] = plain ? conv_max_nan(v[i], bound) : conv_activate(p.epilogue, bound, v[i]);
+        out.element[i] = element_from_float<E>(v[i]);
     }
-    return f;
+    return out;
 }
 
 // Loads four neighbouring channels of a row of initial sums, of which `left` are there: those past
@@ -117,33 +202,29 @@ SPIRA_DEVICE float4 conv_sums_add(const conv_params &p, int row, int channel, fl
     return make_float4(first.x + sum.x, first.y + sum.y, first.z + sum.z, first.w + sum.w);
 }
 
-// Finishes four channels of an output: initial sums, epilogue, store. wide: p.wide_out.
+// Finishes four channels of an output: initial sums, epilogue, store. wide: p.wide_out; residual:
+// loaded.
 template <typename E, bool wide>
 SPIRA_DEVICE void conv_output_store_as(const conv_params &p, const conv_output &f, int row,
-                                       float4 sum) {
-    int64_t at = (int64_t)row * p.cout + f.channel;
+                                       float4 sum, const conv_quad<E> &residual) {
     sum = p.sums ? conv_sums_add<wide>(p, row, f.channel, sum) : sum;
-    const float value[4] = {sum.x, sum.y, sum.z, sum.w};
-    conv_quad<E> extra, q;
-    if (p.residual) {
-        extra = conv_quad_load<E, wide>((const E *)p.residual + at, p.cout - f.channel);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        float v = fmaf(value[i], f.scale[i], f.shift[i]);
-        v += p.residual ? element_to_float(extra.element[i]) : 0.0f;
-        q.element[i] = element_from_float<E>(conv_activate(p.epilogue, f.bound, v));
-    }
-    conv_quad_store<E, wide>((E *)p.out + at, p.cout - f.channel, q);
+    const conv_quad<E> q = conv_finish<E, false>(p, f.affine, sum, p.residual, residual);
+    E *const to = (E *)p.out + (int64_t)row * p.cout + f.channel;
+    conv_quad_store<E, wide>(to, p.cout - f.channel, q);
 }
 
 template <typename E>
 SPIRA_DEVICE void conv_output_store(const conv_params &p, const conv_output &f, int row,
                                     float4 sum) {
+    const E *const from = (const E *)p.residual + ((int64_t)row * p.cout + f.channel);
+    const int left = p.cout - f.channel;
+    conv_quad<E> residual = {};
     if (p.wide_out) {
-        conv_output_store_as<E, true>(p, f, row, sum);
+        residual = p.residual ? conv_quad_load<E, true>(from, left) : residual;
+        conv_output_store_as<E, true>(p, f, row, sum, residual);
     } else {
-        conv_output_store_as<E, false>(p, f, row, sum);
+        residual = p.residual ? conv_quad_load<E, false>(from, left) : residual;
+        conv_output_store_as<E, false>(p, f, row, sum, residual);
     }
 }
 

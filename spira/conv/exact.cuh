@@ -17,7 +17,6 @@
 #define SPIRA_CONV_EXACT_CUH
 
 #include "portable/epilogue.cuh"
-#include "vectors.cuh"
 
 namespace spira {
 

@@ -3,7 +3,6 @@
 #ifndef SPIRA_CONV_HOPPER_KERNEL_CUH
 #define SPIRA_CONV_HOPPER_KERNEL_CUH
 
-#include "../vectors.cuh"
 #include "cluster.cuh"
 #include "consumer.cuh"
 #include "producer.cuh"

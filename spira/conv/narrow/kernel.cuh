@@ -33,40 +33,6 @@ SPIRA_DEVICE int narrow_place(int first, int column) {
     return first + (lane % 4 * 2 + (halves == 1 ? lane / 4 % 2 : column)) * narrow_groups;
 }
 
-// Four neighbouring values of a vector [cout], aligned to 16 bytes, or null.
-SPIRA_DEVICE void narrow_vector_load(const float *vector, int channel, bool inside, float other,
-                                     float (&to)[4]) {
-    float4 v = make_float4(other, other, other, other);
-    if (vector && inside) {
-        v = *(const float4 *)(vector + channel);
-    }
-    to[0] = v.x;
-    to[1] = v.y;
-    to[2] = v.z;
-    to[3] = v.w;
-}
-
-// The same as conv_output_of, with fewer loads where all vectors are aligned.
-SPIRA_DEVICE conv_output narrow_vectors(const conv_params &p, int channel) {
-    const conv_epilogue &e = p.epilogue;
-    if (((uintptr_t)e.scale | (uintptr_t)e.shift | (uintptr_t)e.bias) % 16 || p.cout % 4) {
-        return conv_output_of(p, channel);
-    }
-    const bool inside = channel < p.cout;
-    conv_output f;
-    float bias[4];
-    f.channel = channel;
-    f.bound = conv_bound(e);
-    narrow_vector_load(e.scale, channel, inside, 1.0f, f.scale);
-    narrow_vector_load(e.shift, channel, inside, 0.0f, f.shift);
-    narrow_vector_load(e.bias, channel, inside, 0.0f, bias);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        f.shift[i] = fmaf(bias[i], f.scale[i], f.shift[i]);
-    }
-    return f;
-}
-
 // Loads what the epilogue needs besides the sums; the residual only where it is aligned.
 template <int halves>
 SPIRA_DEVICE void narrow_outputs_load(const conv_params &p, int first, int outputs,
@@ -90,7 +56,7 @@ SPIRA_DEVICE void narrow_outputs_load(const conv_params &p, int first, int outpu
         narrow_load_row(to.residual[i],
                         narrow_row(residual, to.row[i], (uint32_t)p.cout * narrow_element), there);
     }
-    to.vectors = narrow_vectors(p, channel);
+    to.vectors = conv_output_of(p, channel);
 }
 
 // 32 output channels: a lane has four of each of its columns.
@@ -128,23 +94,6 @@ SPIRA_DEVICE conv_quad<E> narrow_residual(const conv_params &p, const narrow_out
     return bytes_as<conv_quad<E>>(make_uint2(f.residual[i][0], f.residual[i][1]));
 }
 
-// Finishes four channels of an output, as conv_output_store_as does with a residual of its own.
-template <typename E, bool wide>
-SPIRA_DEVICE void narrow_output_store(const conv_params &p, const conv_output &f, int row,
-                                      float4 sum, const conv_quad<E> &residual) {
-    sum = p.sums ? conv_sums_add<wide>(p, row, f.channel, sum) : sum;
-    const float value[4] = {sum.x, sum.y, sum.z, sum.w};
-    conv_quad<E> q;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        float v = fmaf(value[i], f.scale[i], f.shift[i]);
-        v += p.residual ? element_to_float(residual.element[i]) : 0.0f;
-        q.element[i] = element_from_float<E>(conv_activate(p.epilogue, f.bound, v));
-    }
-    E *const to = (E *)p.out + (int64_t)row * p.cout + f.channel;
-    conv_quad_store<E, wide>(to, p.cout - f.channel, q);
-}
-
 template <typename E, bool wide, int rows>
 SPIRA_DEVICE void narrow_store(const conv_params &p, const narrow_outputs<rows> &f,
                                const float4 (&sum)[rows]) {
@@ -158,7 +107,7 @@ SPIRA_DEVICE void narrow_store(const conv_params &p, const narrow_outputs<rows> 
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         if (f.row[i] >= 0) {
-            narrow_output_store<E, wide>(p, f.vectors, f.row[i], sum[i], residual[i]);
+            conv_output_store_as<E, wide>(p, f.vectors, f.row[i], sum[i], residual[i]);
         }
     }
 }
@@ -172,15 +121,8 @@ SPIRA_DEVICE void narrow_store_plain(const conv_params &p, const narrow_outputs<
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         if (f.row[i] >= 0) {
-            const conv_quad<E> extra = narrow_residual<E, true>(p, f, i);
-            const float value[4] = {sum[i].x, sum[i].y, sum[i].z, sum[i].w};
-            conv_quad<E> q;
-#pragma unroll
-            for (int c = 0; c < 4; ++c) {
-                const float v = fmaf(value[c], f.vectors.scale[c], f.vectors.shift[c]) +
-                                element_to_float(extra.element[c]);
-                q.element[c] = element_from_float<E>(conv_max_nan(v, f.vectors.bound));
-            }
+            const conv_quad<E> q = conv_finish<E, true>(p, f.vectors.affine, sum[i], true,
+                                                        narrow_residual<E, true>(p, f, i));
             const uint32_t pitch = (uint32_t)p.cout * narrow_element;
             *(conv_quad<E> *)(out + conv_multiply_wide((uint32_t)f.row[i], pitch)) = q;
         }

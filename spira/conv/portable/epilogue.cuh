@@ -54,44 +54,12 @@ SPIRA_DEVICE void portable_sums_add(const conv_params &p, int channel,
     }
 }
 
-// Scale and shift of four channels.
-struct portable_affine {
-    float4 scale, shift;
-};
-
-// vectors: address of their scales in shared memory; their shifts are T::columns behind.
+// vectors: address of the scales of four channels in shared memory; their shifts are T::columns
+// behind.
 template <typename T>
-SPIRA_DEVICE portable_affine portable_affine_load(uint32_t vectors) {
+SPIRA_DEVICE conv_affine_4 portable_affine_load(uint32_t vectors) {
     return {portable_floats(shared_load_4(vectors)),
             portable_floats(shared_load_4(vectors + T::columns * (int)sizeof(float)))};
-}
-
-// Four channels of an output before the residual is added.
-SPIRA_DEVICE void portable_affine_apply(const portable_affine &a, float4 sum, float (&v)[4]) {
-    v[0] = fmaf(sum.x, a.scale.x, a.shift.x);
-    v[1] = fmaf(sum.y, a.scale.y, a.shift.y);
-    v[2] = fmaf(sum.z, a.scale.z, a.shift.z);
-    v[3] = fmaf(sum.w, a.scale.w, a.shift.w);
-}
-
-// Finishes four channels of an output. plain: without residual, and with an activation
-// that is a bound.
-template <typename E, bool plain>
-SPIRA_DEVICE conv_quad<E> portable_finish(const conv_params &p, const portable_affine &a,
-                                          float4 sum, const conv_quad<E> &residual) {
-    const float bound = conv_bound(p.epilogue);
-    float v[4];
-    portable_affine_apply(a, sum, v);
-    conv_quad<E> out;
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-        if constexpr (!plain) {
-            v[e] += p.residual ? element_to_float(residual.element[e]) : 0.0f;
-        }
-        v[e] = plain ? conv_max_nan(v[e], bound) : conv_activate(p.epilogue, bound, v[e]);
-        out.element[e] = element_from_float<E>(v[e]);
-    }
-    return out;
 }
 
 // Four neighbouring elements as words: the compiler would keep each 16-bit element in a register of
@@ -151,15 +119,15 @@ SPIRA_DEVICE void portable_finish_wide(const conv_params &p, uint32_t vectors, i
                     }
                 }
             }
-            const portable_affine affine = // for each batch: registers
+            const conv_affine_4 affine = // for each batch: registers
                 portable_affine_load<T>(vectors + 32 * q * (int)sizeof(float));
 #pragma unroll
             for (int u = 0; u < T::batch; ++u) {
                 const int j = (begin + u) / 2, h = u % 2, own = row[j][h];
                 if (own >= 0 && inside) {
-                    const conv_quad<E> out =
-                        portable_finish<E, plain>(p, affine, portable_quad<T::bands>(sum[j], q, h),
-                                                  portable_packed_quad(residual[u]));
+                    const conv_quad<E> out = conv_finish<E, plain>(
+                        p, affine, portable_quad<T::bands>(sum[j], q, h), !plain && p.residual,
+                        portable_packed_quad(residual[u]));
                     char *const to = (char *)p.out + conv_multiply_wide((uint32_t)own, pitch);
                     conv_quad_store<E, true>((E *)to + first, 4, out);
                 }
@@ -188,10 +156,10 @@ SPIRA_DEVICE void portable_finish_unaligned(const conv_params &p, uint32_t vecto
                                                             ((int64_t)row[0][h] * p.cout + first),
                                                         p.cout - first);
                 }
-                const portable_affine affine = // for each row: registers
+                const conv_affine_4 affine = // for each row: registers
                     portable_affine_load<T>(vectors + 32 * q * (int)sizeof(float));
-                const conv_quad<E> out = portable_finish<E, false>(
-                    p, affine, portable_quad<T::bands>(sum[0], 0, h), residual);
+                const conv_quad<E> out = conv_finish<E, false>(
+                    p, affine, portable_quad<T::bands>(sum[0], 0, h), p.residual, residual);
                 conv_quad_store<E, false>((E *)p.out + ((int64_t)row[0][h] * p.cout + first),
                                           p.cout - first, out);
             }

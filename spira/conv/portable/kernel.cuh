@@ -3,7 +3,6 @@
 #ifndef SPIRA_CONV_PORTABLE_KERNEL_CUH
 #define SPIRA_CONV_PORTABLE_KERNEL_CUH
 
-#include "../vectors.cuh"
 #include "epilogue.cuh"
 
 namespace spira {
