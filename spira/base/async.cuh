@@ -352,12 +352,6 @@ SPIRA_DEVICE bool named_barrier_any(int number, int threads, bool mine) {
     return any != 0;
 }
 
-// As named_barrier_sync, for warps that reach it at different instructions. (bar.sync is the
-// aligned form: synccheck requires one instruction.)
-SPIRA_DEVICE void named_barrier_sync_divergent(int number, int threads) {
-    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}
-
 // ---- clusters -----------------------------------------------------------------------------------
 // The thread blocks of a cluster access each other's shared memory.
 

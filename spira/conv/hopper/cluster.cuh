@@ -16,7 +16,7 @@ namespace spira {
 // rounds, since the memory that receives is small. tile: the tiles that the thread block has
 // finished.
 template <int columns>
-SPIRA_DEVICE void hopper_exchange(const hopper_ring &ring, const hopper_shared &shared, int tile,
+SPIRA_DEVICE void hopper_exchange(const ring_cursor &ring, const hopper_shared &shared, int tile,
                                   int group, const float (&sum)[columns / 2],
                                   float (&half)[columns / 4]) {
     enum { floats = columns / 4, most = hopper_exchange_floats(columns) };

@@ -73,9 +73,9 @@ SPIRA_DEVICE void hopper_multiply(uint32_t stage, const hopper_place &own, uint3
 // end of the tile. Releases stages without products, and the stage before them (`before`; -1: it
 // has been released).
 template <int row_groups>
-SPIRA_DEVICE uint32_t hopper_stage_wait(int group, int &before, hopper_ring &ring) {
+SPIRA_DEVICE uint32_t hopper_stage_wait(int group, int &before, ring_cursor &ring) {
     for (;;) {
-        mbarrier_wait(hopper_full(ring), ring.phase);
+        mbarrier_wait(ring_full(ring), ring.phase);
         // The lane that releases the stage reads for all: racecheck does not see the others' reads.
         uint32_t header = shared_load_elected(hopper_header(ring));
         if (row_groups < hopper_row_groups) { // leaves the steps of this row group
@@ -87,11 +87,11 @@ SPIRA_DEVICE uint32_t hopper_stage_wait(int group, int &before, hopper_ring &rin
         }
         if (before >= 0) {
             wgmma_wait<0>();
-            hopper_release(ring, before);
+            ring_release(ring, before);
             before = -1;
         }
-        hopper_release(ring, ring.at);
-        hopper_ring_next(ring);
+        ring_release(ring, ring.at);
+        ring_next(ring);
         if (header) {
             return 0;
         }
@@ -101,17 +101,17 @@ SPIRA_DEVICE uint32_t hopper_stage_wait(int group, int &before, hopper_ring &rin
 // Multiplies all stages up to one that is marked as the last. signal: the other set goes on behind
 // it.
 template <typename T, int chunk>
-SPIRA_DEVICE void hopper_accumulate_stages(const hopper_place &own, bool signal, hopper_ring &ring,
+SPIRA_DEVICE void hopper_accumulate_stages(const hopper_place &own, bool signal, ring_cursor &ring,
                                            float (&sum)[T::row_groups][T::columns / 2]) {
     int before = -1;
     for (uint32_t header = hopper_stage_wait<T::row_groups>(own.group, before, ring); header;) {
-        hopper_multiply<T, chunk>(hopper_stage(ring), own, header, sum);
+        hopper_multiply<T, chunk>(ring_stage(ring), own, header, sum);
         wgmma_wait<1>();
         if (before >= 0) {
-            hopper_release(ring, before);
+            ring_release(ring, before);
         }
         before = ring.at;
-        hopper_ring_next(ring);
+        ring_next(ring);
         header = header & hopper_header_last
                      ? 0
                      : hopper_stage_wait<T::row_groups>(own.group, before, ring);
@@ -125,7 +125,7 @@ SPIRA_DEVICE void hopper_accumulate_stages(const hopper_place &own, bool signal,
         wgmma_settle(sum[i]);
     }
     if (before >= 0) {
-        hopper_release(ring, before);
+        ring_release(ring, before);
     }
 }
 
@@ -148,7 +148,7 @@ SPIRA_DEVICE void hopper_rescale(const hopper_shared &shared, float (&sum)[colum
 // the two the compiler would keep the accumulators in local memory.
 template <typename T, int chunk>
 SPIRA_DEVICE void hopper_accumulate(const hopper_shared &shared, const hopper_place &own,
-                                    hopper_ring &ring,
+                                    ring_cursor &ring,
                                     float (&sum)[T::row_groups][T::columns / 2]) {
 #pragma unroll
     for (int i = 0; i < T::row_groups * T::columns / 2; ++i) {

@@ -14,7 +14,7 @@ namespace spira {
 // Writes what the epilogue needs, and the zeros. All threads call this, or the consumers alone
 // where producers start early.
 template <typename T>
-SPIRA_DEVICE void hopper_prepare(const conv_params &p, const hopper_ring &ring,
+SPIRA_DEVICE void hopper_prepare(const conv_params &p, const ring_cursor &ring,
                                  hopper_shared &shared) {
     const int channel = (int)blockIdx.y * T::columns;
     const int threads = T::early ? T::consumers : T::threads;
@@ -40,7 +40,7 @@ SPIRA_DEVICE void hopper_prepare(const conv_params &p, const hopper_ring &ring,
 // The loop of a consumer warpgroup over its tiles.
 template <typename T>
 SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shared,
-                                 hopper_ring ring) {
+                                 ring_cursor ring) {
     const conv_work work = hopper_work_of<T::columns>(p);
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / hopper_warpgroup, 0);
     const hopper_place own = {warpgroup / T::set_warpgroups, warpgroup % T::set_warpgroups,
@@ -95,11 +95,8 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
 
 template <typename T>
 SPIRA_DEVICE void hopper_barriers_init(const conv_params &p, hopper_shared &shared) {
-    if ((int)threadIdx.x < p.sizes.depth) {
-        // Consumer warps of a tile; producer lanes of a team, and the header.
-        mbarrier_init(&shared.empty[threadIdx.x], T::set_warpgroups * 4);
-        mbarrier_init(&shared.full[threadIdx.x], T::team_warps * 32 + 1);
-    }
+    // Producer lanes of a team, and the header; consumer warps of a tile.
+    ring_init(shared.ring, p.sizes.depth, T::team_warps * 32 + 1, T::set_warpgroups * 4);
     if (threadIdx.x < 2 * hopper_row_groups) {
         mbarrier_init(&shared.pingpong[0][0] + threadIdx.x, 4 * mbarrier_warp);
     }
@@ -111,10 +108,7 @@ SPIRA_DEVICE void hopper_barriers_init(const conv_params &p, hopper_shared &shar
 }
 
 SPIRA_DEVICE void hopper_barriers_inval(const conv_params &p, hopper_shared &shared) {
-    if ((int)threadIdx.x < p.sizes.depth) {
-        mbarrier_inval(&shared.empty[threadIdx.x]);
-        mbarrier_inval(&shared.full[threadIdx.x]);
-    }
+    ring_inval(shared.ring, p.sizes.depth);
     if (threadIdx.x < 2 * hopper_row_groups) {
         mbarrier_inval(&shared.pingpong[0][0] + threadIdx.x);
     }
@@ -136,7 +130,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     extern __shared__ __align__(128) char hopper_dynamic[];
     __shared__ __align__(16) hopper_shared shared;
     hopper_barriers_init<T>(p, shared);
-    const hopper_ring ring = hopper_ring_of(p, T::columns, T::row, shared, hopper_dynamic);
+    const ring_cursor ring = hopper_ring_of(p, T::columns, T::row, shared, hopper_dynamic);
     if constexpr (!T::early) {
         hopper_prepare<T>(p, ring, shared);
     }

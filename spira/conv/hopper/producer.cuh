@@ -30,7 +30,7 @@ SPIRA_DEVICE bool hopper_job_is_shortcut(const hopper_job<slots, row_groups> &jo
 template <typename T, int chunk, int begin>
 SPIRA_DEVICE void hopper_rows_copy(const conv_params &p, int first,
                                    const hopper_job<hopper_slots(chunk), T::team_row_groups> &job,
-                                   const hopper_ring &ring) {
+                                   const ring_cursor &ring) {
     typedef typename T::element E;
     enum { log = hopper_region_log(chunk, begin), slots = hopper_slots(chunk) };
     enum { lanes = (1 << log) / conv_lane_bytes };
@@ -38,7 +38,7 @@ SPIRA_DEVICE void hopper_rows_copy(const conv_params &p, int first,
     if (begin > 0 && of_shortcut) {
         return;
     }
-    const uint32_t region = hopper_stage(ring) + (uint32_t)hopper_stage_bytes(T::columns, begin);
+    const uint32_t region = ring_stage(ring) + (uint32_t)hopper_stage_bytes(T::columns, begin);
     const int lane = threadIdx.x % 32, bytes = of_shortcut ? hopper_chunk_whole : chunk;
     const int piece = (job.chunk * bytes + begin) / conv_lane_bytes + lane % lanes;
     const hopper_piece from =
@@ -86,7 +86,7 @@ template <typename T, int chunk>
 SPIRA_DEVICE void
 hopper_weights_copy(const conv_params &p, const conv_work &work,
                     const hopper_job<hopper_slots(chunk), T::team_row_groups> &job,
-                    const hopper_ring &ring) {
+                    const ring_cursor &ring) {
     enum { columns = T::columns, slots = hopper_slots(chunk) };
     const bool of_shortcut = hopper_job_is_shortcut<T::shortcut>(job);
     const char *weights = (const char *)(of_shortcut ? p.shortcut.weights : p.weights);
@@ -97,7 +97,7 @@ hopper_weights_copy(const conv_params &p, const conv_work &work,
             return;
         }
         const int log = hopper_region_log(chunk, begin);
-        const uint32_t region = hopper_stage(ring) + (uint32_t)hopper_stage_bytes(columns, begin);
+        const uint32_t region = ring_stage(ring) + (uint32_t)hopper_stage_bytes(columns, begin);
 #pragma unroll
         for (int i = 0; i < slots; ++i) {
             if (job.entry[i]) {
@@ -107,7 +107,7 @@ hopper_weights_copy(const conv_params &p, const conv_work &work,
                 mbarrier_bulk_copy(
                     region + (uint32_t)(row << log),
                     weights + (first * bytes + couts * begin) + (work.channel << log),
-                    (uint32_t)(hopper_weight_rows(p, work, columns) << log), hopper_full(ring));
+                    (uint32_t)(hopper_weight_rows(p, work, columns) << log), ring_full(ring));
             }
         }
     }
@@ -152,7 +152,7 @@ SPIRA_DEVICE uint32_t hopper_header_of(const hopper_job<hopper_slots(chunk), row
 // round to a stage that is still read, and take the phase of `empty` for the one after the next. So
 // with two sets a team also waits until the stage's previous content had been complete (`full`).
 template <typename T, int chunk>
-SPIRA_DEVICE void hopper_produce(const conv_params &p, hopper_ring ring) {
+SPIRA_DEVICE void hopper_produce(const conv_params &p, ring_cursor ring) {
     enum { slots = hopper_slots(chunk), warps = T::team_warps, own = T::team_row_groups };
     const conv_work work = hopper_work_of<T::columns>(p);
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0) % ((int)hopper_teams * warps);
@@ -164,7 +164,7 @@ SPIRA_DEVICE void hopper_produce(const conv_params &p, hopper_ring ring) {
     cursor.next = hopper_tile(p, work, 0);
     cursor.after_next = hopper_tile(p, work, 1);
     conv_masks_load(p, work, 0, cursor.next, cursor.mask_next);
-    hopper_ring_next(ring, team);
+    ring_next(ring, team);
     const bool leads = threadIdx.x % 32 == 0 && first == 0;
     job.chunk = -1; // the first iteration only looks ahead, so that this code is there once
     // The weights of the ring's first round are copied while the previous kernel still runs.
@@ -173,7 +173,7 @@ SPIRA_DEVICE void hopper_produce(const conv_params &p, hopper_ring ring) {
         hopper_job_next<slots, own, T::shortcut>(p, work, first, cursor, ahead);
         if (at < ring.stages && !ahead.stop) {
             if (leads) {
-                hopper_ring later = ring;
+                ring_cursor later = ring;
                 later.at = at;
                 hopper_weights_copy<T, chunk>(p, work, ahead, later);
             }
@@ -181,9 +181,9 @@ SPIRA_DEVICE void hopper_produce(const conv_params &p, hopper_ring ring) {
         }
         if (job.chunk >= 0) {
             if constexpr (T::sets > 1) {
-                mbarrier_wait(hopper_full(ring), ring.phase ^ 1);
+                mbarrier_wait(ring_full(ring), ring.phase ^ 1);
             }
-            mbarrier_wait(hopper_empty(ring, ring.at), ring.phase ^ 1);
+            mbarrier_wait(ring_empty(ring, ring.at), ring.phase ^ 1);
             if (leads && begun == 0) {
                 hopper_weights_copy<T, chunk>(p, work, job, ring);
             }
@@ -194,15 +194,15 @@ SPIRA_DEVICE void hopper_produce(const conv_params &p, hopper_ring ring) {
             if constexpr (chunk > hopper_chunk_whole) {
                 hopper_rows_copy<T, chunk, hopper_chunk_whole>(p, first, job, ring);
             }
-            hopper_arrive<own, T::shortcut>(p, hopper_full(ring));
+            hopper_arrive<own, T::shortcut>(p, ring_full(ring));
             __syncwarp();
             if (leads) {
                 shared_store(hopper_header(ring), hopper_header_of<chunk, own>(job));
                 mbarrier_arrive_expect_tx(
-                    hopper_full(ring), hopper_weights_bytes<T::columns, chunk, own>(p, work, job));
+                    ring_full(ring), hopper_weights_bytes<T::columns, chunk, own>(p, work, job));
             }
             begun -= begun > 0;
-            hopper_ring_next(ring, hopper_teams);
+            ring_next(ring, hopper_teams);
         }
         if (ahead.stop) {
             break;

@@ -12,6 +12,7 @@
 #ifndef SPIRA_CONV_HOPPER_TRAITS_CUH
 #define SPIRA_CONV_HOPPER_TRAITS_CUH
 
+#include "../../base/ring.cuh"
 #include "weights.cuh"
 
 namespace spira {
@@ -159,8 +160,8 @@ enum { hopper_header_last = 1 << hopper_steps * hopper_row_groups };
 
 // Static shared memory.
 struct hopper_shared {
-    uint64_t full[hopper_stages_most], empty[hopper_stages_most]; // mbarriers of the ring
-    uint64_t pingpong[2][hopper_row_groups];                      // mbarriers: the set may go on
+    ring_barriers ring[hopper_stages_most];     // first: hopper_ring_of
+    uint64_t pingpong[2][hopper_row_groups];    // mbarriers: the set may go on
     uint64_t received[hopper_row_groups];       // mbarriers: the other thread block's accumulators
                                                 // are here,
     uint64_t consumed[hopper_row_groups];       // those sent to it have been read there

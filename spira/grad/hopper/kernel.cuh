@@ -11,7 +11,6 @@
 
 #include "../../base/launch.cuh"
 #include "../fill.cuh"
-#include "ring.cuh"
 
 namespace spira {
 
@@ -33,7 +32,7 @@ SPIRA_DEVICE void grad_hopper_fill(const grad_side &side, int32_t own, uint32_t 
 template <typename T>
 SPIRA_DEVICE void grad_hopper_produce(const grad_params &p, const grad_tile &tile,
                                       const uint32_t *starts, const grad_cursor &first,
-                                      grad_hopper_ring ring) {
+                                      ring_cursor ring) {
     typedef typename T::element E;
     enum { chunk = grad_hopper_chunk, producers = grad_hopper_producers };
     const int lane = (int)threadIdx.x % 32;
@@ -44,7 +43,7 @@ SPIRA_DEVICE void grad_hopper_produce(const grad_params &p, const grad_tile &til
     for (int i = 0; i < warp && c.at < c.stop; ++i) {
         grad_cursor_next(p, starts, chunk, c);
     }
-    grad_hopper_next(ring, warp);
+    ring_next(ring, warp);
     bool more = c.at < c.stop;
     grad_pair ahead = {-1, -1};
     if (more) {
@@ -60,17 +59,17 @@ SPIRA_DEVICE void grad_hopper_produce(const grad_params &p, const grad_tile &til
         if (more) {
             ahead = grad_pair_load(c, lane, chunk);
         }
-        mbarrier_wait(grad_hopper_empty(ring, ring.at), ring.phase ^ 1);
-        const uint32_t stage = ring.memory + (uint32_t)(ring.at * T::stage_bytes);
+        mbarrier_wait(ring_empty(ring, ring.at), ring.phase ^ 1);
+        const uint32_t stage = ring_stage(ring);
         grad_hopper_fill<E, T::rows>(tile.in, own.in, stage);
         grad_hopper_fill<E, T::columns>(tile.out, own.out, stage + T::in_bytes);
         if (wide) {
-            mbarrier_arrive_copies(grad_hopper_full(ring));
+            mbarrier_arrive_copies(ring_full(ring));
         } else { // the arrival of copies does not release stores
             async_copy_wait();
-            mbarrier_arrive(grad_hopper_full(ring));
+            mbarrier_arrive(ring_full(ring));
         }
-        grad_hopper_next(ring, producers);
+        ring_next(ring, producers);
     }
     async_copy_wait();
 }
@@ -116,7 +115,7 @@ SPIRA_DEVICE void grad_hopper_flush(const grad_target &to, int warpgroup,
 template <typename T>
 SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &tile, int part,
                                       const uint32_t *starts, const grad_cursor &first,
-                                      grad_hopper_ring ring) {
+                                      ring_cursor ring) {
     const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / grad_hopper_warpgroup, 0);
     grad_cursor c = first;
     grad_wait(p, true); // slots and the gradient belong to the kernels before until here
@@ -131,15 +130,14 @@ SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &til
         int before = -1; // the stage whose products may still run
         bool ended;
         do {
-            mbarrier_wait(grad_hopper_full(ring), ring.phase);
-            grad_hopper_multiply<T>(ring.memory + (uint32_t)(ring.at * T::stage_bytes), warpgroup,
-                                    sum);
+            mbarrier_wait(ring_full(ring), ring.phase);
+            grad_hopper_multiply<T>(ring_stage(ring), warpgroup, sum);
             wgmma_wait<1>();
             if (before >= 0) {
-                grad_hopper_release(ring, before);
+                ring_release(ring, before);
             }
             before = ring.at;
-            grad_hopper_next(ring);
+            ring_next(ring);
             ended = grad_cursor_next(p, starts, grad_hopper_chunk, c);
         } while (!ended);
         wgmma_wait<0>();
@@ -147,7 +145,7 @@ SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &til
         for (int i = 0; i < T::bands; ++i) {
             wgmma_settle(sum[i]);
         }
-        grad_hopper_release(ring, before);
+        ring_release(ring, before);
         // ---- write its sums
         const grad_target to = grad_target_of(p, tile, part, first.at, list);
         if (to.slot) {
@@ -162,6 +160,18 @@ SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &til
 
 // ---- kernel -------------------------------------------------------------------------------------
 
+template <typename T>
+SPIRA_DEVICE ring_cursor grad_hopper_ring_of(const grad_params &p, const grad_hopper_shared &shared,
+                                             const char *memory) {
+    const uint32_t behind = shared_address(memory) + (uint32_t)grad_hopper_starts_bytes(p.volume);
+    ring_cursor r = {};
+    r.barriers = shared_address(shared.ring);
+    r.memory = (behind + wgmma_align - 1) & ~(uint32_t)(wgmma_align - 1);
+    r.bytes = T::stage_bytes;
+    r.stages = p.stages;
+    return r;
+}
+
 // Thread blocks: x tiles, y parts. T: grad_hopper_traits.
 template <typename T>
 SPIRA_KERNEL void __launch_bounds__(T::threads, 1)
@@ -172,8 +182,10 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, 1)
     uint32_t *const starts = (uint32_t *)grad_memory;
     const int part = (int)blockIdx.y;
     grad_wait(p, false);
-    grad_hopper_barriers_init(p, T::consumers, shared);
-    const grad_hopper_ring ring = grad_hopper_ring_of(p, shared, grad_memory);
+    // The lanes of a producer warp; a lane of each consumer warp.
+    ring_init(shared.ring, p.stages, 32, T::consumers / 32);
+    mbarrier_init_fence();
+    const ring_cursor ring = grad_hopper_ring_of<T>(p, shared, grad_memory);
     const grad_cursor first = grad_cursor_begin(p, part, starts); // and all threads meet
     const grad_tile tile = grad_tile_of(p, (int)blockIdx.x, T::rows, T::columns, 2);
     if (__shfl_sync(~0u, (int)threadIdx.x / grad_hopper_warpgroup, 0) >= T::warpgroups) {
@@ -188,7 +200,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, 1)
         grad_hopper_consume<T>(p, tile, part, starts, first, ring);
     }
     __syncthreads();
-    grad_hopper_barriers_inval(p, shared);
+    ring_inval(shared.ring, p.stages);
     grad_wait_bias(p);
 #endif
 }

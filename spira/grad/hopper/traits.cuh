@@ -7,6 +7,7 @@
 #ifndef SPIRA_GRAD_HOPPER_TRAITS_CUH
 #define SPIRA_GRAD_HOPPER_TRAITS_CUH
 
+#include "../../base/ring.cuh"
 #include "../../base/wgmma.cuh"
 #include "../share.cuh"
 
@@ -43,7 +44,7 @@ SPIRA_BOTH int grad_hopper_bytes(int rows, int columns, int volume, int stages) 
 
 // Static shared memory: the mbarriers of the ring.
 struct grad_hopper_shared {
-    uint64_t full[grad_hopper_stages_most], empty[grad_hopper_stages_most];
+    ring_barriers ring[grad_hopper_stages_most];
 };
 
 // Bytes of dynamic shared memory at most. shared: bytes that a thread block may have.
