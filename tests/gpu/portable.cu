@@ -212,27 +212,10 @@ DEVICE_TEST(gpu_portable_begins_from_sums) {
             problem_fill_map(&random, &all, 40);
             problem_fill_epilogue(&random, &all, with_all, activation_relu);
             problem_name(&all, "begins from sums");
-            problem part[2] = {all, all}; // the first half of the offsets; the second
-            for (size_t i = 0; i < all.map.size(); ++i) {
-                part[i % 9 < 5].map[i] = -1;
-            }
-            std::vector<float> operands[2] = {all.in, all.weight};
-            for (std::vector<float> &v : operands) {
-                for (float &f : v) {
-                    f = numeric_operand(type, f);
-                }
-            }
-            const int64_t pitch = conv_sums_pitch(cout);
-            std::vector<float> sum((size_t)(333 * cout)), rows((size_t)(400 * pitch), NAN);
-            const conv_host_args host = {all.shape,          operands[0].data(), nullptr,
-                                         operands[1].data(), part[0].map.data(), 333};
-            CHECK_OK(conv_sum_host(&host, sum.data()));
-            for (int64_t i = 0; i < 333 * cout; ++i) {
-                rows[(size_t)(i / cout * pitch + i % cout)] = sum[(size_t)i];
-            }
+            const problem first = problem_offsets(&all, 0, 4), rest = problem_offsets(&all, 4, 9);
             device_problem d;
-            device_problem_make(&part[1], &d);
-            d.args.sums = device_upload(rows.data(), (int64_t)rows.size());
+            device_problem_make(&first, &d);
+            d.args.sums = sums_upload(&rest);
             problem_good(&all, device_problem_run(&all, &d, true, [&] { return start(&d); }));
             guarded_finish();
         }

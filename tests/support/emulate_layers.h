@@ -69,57 +69,6 @@ SPIRA_API const char *features_put(numeric type, const std::vector<float> &value
     return to + off * numeric_size(type);
 }
 
-// The columns of the map of offsets begin .. end - 1.
-SPIRA_API std::vector<int32_t> map_columns(const problem *p, int begin, int end) {
-    std::vector<int32_t> columns;
-    for (size_t i = 0; i < p->map.size(); ++i) {
-        const int k = (int)(i % (size_t)p->shape.volume);
-        if (k >= begin && k < end) {
-            columns.push_back(p->map[i]);
-        }
-    }
-    return columns;
-}
-
-// Rows of initial sums: those of the last offsets. Channels past the last are NaN.
-SPIRA_API const float *sums_put(const problem *p, int summed) {
-    const conv_shape *s = &p->shape;
-    const int first = s->volume - summed, pitch = conv_sums_pitch(s->cout);
-    const int64_t weights = (int64_t)(s->cin + s->cin2) * s->cout;
-    std::vector<float> weight;
-    for (size_t i = (size_t)(first * weights); i < p->weight.size(); ++i) {
-        weight.push_back(numeric_operand(s->type, p->weight[i]));
-    }
-    std::vector<int32_t> map = map_columns(p, first, s->volume);
-    map.push_back(-1); // an empty map has an address too
-    conv_shape own = *s;
-    own.volume = summed;
-    std::vector<float> sum((size_t)p->outputs * (size_t)s->cout + 1), in = p->in, in2 = p->in2;
-    for (std::vector<float> *v : {&in, &in2}) { // tf32 rounds them when it multiplies
-        for (float &f : *v) {
-            f = numeric_operand(s->type, f);
-        }
-        v->push_back(0);
-    }
-    const conv_host_args args = {own, in.data(), in2.data(), weight.data(), map.data(), p->outputs};
-    CHECK_OK(conv_sum_host(&args, sum.data()));
-    std::vector<float> rows((size_t)problem_capacity(p) * (size_t)pitch, NAN);
-    for (int32_t o = 0; o < p->outputs; ++o) {
-        std::copy_n(sum.begin() + (ptrdiff_t)o * s->cout, s->cout, rows.begin() + o * pitch);
-    }
-    float *to = array_put(rows);
-    late.push_back({(char *)to, rows.size() * sizeof(float), {}});
-    return to;
-}
-
-// The problem of the other offsets.
-SPIRA_API problem problem_first(const problem &p, int volume) {
-    problem first = p;
-    first.shape.volume = volume;
-    first.map = map_columns(&p, 0, volume);
-    return first;
-}
-
 // What packing has found.
 inline device_status weights_trouble;
 
@@ -152,8 +101,9 @@ struct layer_args {
 template <typename K>
 void args_put(const layer *l, layer_args *to) {
     const problem *p = &l->joined.main, *own = &l->joined.own;
-    const problem first = problem_first(*p, p->shape.volume - l->summed);
-    const conv_shape *s = &first.shape;
+    const int others = p->shape.volume - l->summed; // offsets that are not summed
+    const problem first = problem_offsets(p, 0, others);
+    const conv_shape *s = &p->shape;
     const problem_order o = problem_order_make(&first);
     *to = {};
     conv_args *a = &to->args;
@@ -161,7 +111,13 @@ void args_put(const layer *l, layer_args *to) {
     a->in = features_put(s->type, p->in, s->cin, p->off.in);
     a->in2 = s->cin2 ? features_put(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
     a->weights = weights_put<K>(s, false, p->weight);
-    a->sums = l->summed ? sums_put(p, l->summed) : nullptr;
+    if (l->summed) {
+        const problem rest = problem_offsets(p, others, s->volume);
+        const std::vector<float> sums = problem_sums(&rest);
+        float *to_sums = array_put(sums);
+        late.push_back({(char *)to_sums, sums.size() * sizeof(float), {}});
+        a->sums = to_sums;
+    }
     const int32_t *count = array_put(std::vector<int32_t>(1, p->outputs ? p->outputs : l->none));
     to->map = conv_map_identity(count, problem_capacity(p));
     if (!p->identity) {

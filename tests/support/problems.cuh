@@ -32,6 +32,11 @@ SPIRA_API const void *features_upload(numeric type, const std::vector<float> &va
     return device_upload(stored.data(), (int64_t)stored.size()) + off * numeric_size(type);
 }
 
+SPIRA_API const float *sums_upload(const problem *p) {
+    const std::vector<float> sums = problem_sums(p);
+    return device_upload(sums.data(), (int64_t)sums.size());
+}
+
 // Weights packed by bytes_of(gpu, shape, bytes) and pack(gpu, shape, weights, stream).
 template <typename B, typename P>
 const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight, B bytes_of,

@@ -151,6 +151,16 @@ void for_each_epilogue(F run) {
     }
 }
 
+// The problem of offsets begin .. end - 1 alone: the others have no sources.
+SPIRA_API problem problem_offsets(const problem *p, int begin, int end) {
+    problem some = *p;
+    for (size_t i = 0; i < some.map.size(); ++i) {
+        const int k = (int)(i % (size_t)p->shape.volume);
+        some.map[i] = k >= begin && k < end ? some.map[i] : -1;
+    }
+    return some;
+}
+
 // Makes some pointers unaligned.
 SPIRA_API void problem_move(random_state *random, problem *p) {
     for (int *off : {&p->off.in, &p->off.in2, &p->off.out, &p->off.residual, &p->off.floats}) {
@@ -249,6 +259,31 @@ SPIRA_API problem_order problem_order_make(const problem *p) {
         o.schedule[(size_t)i] = pairs - 1 - i;
     }
     return o;
+}
+
+// The sums of a problem without its epilogue, as conv_args.sums has them: NaN where nothing is
+// read.
+SPIRA_API std::vector<float> problem_sums(const problem *p) {
+    const conv_shape *s = &p->shape;
+    std::vector<float> operands[] = {p->in, p->in2, p->weight};
+    for (std::vector<float> &v : operands) {
+        for (float &f : v) {
+            f = numeric_operand(s->type, f);
+        }
+        v.push_back(0); // empty arrays have an address too
+    }
+    std::vector<int32_t> map = p->map;
+    map.push_back(-1);
+    std::vector<float> sum((size_t)p->outputs * (size_t)s->cout + 1);
+    const conv_host_args args = {
+        *s, operands[0].data(), operands[1].data(), operands[2].data(), map.data(), p->outputs};
+    CHECK_OK(conv_sum_host(&args, sum.data()));
+    const int pitch = conv_sums_pitch(s->cout);
+    std::vector<float> rows((size_t)problem_capacity(p) * (size_t)pitch, NAN);
+    for (int32_t o = 0; o < p->outputs; ++o) {
+        std::copy_n(sum.begin() + (ptrdiff_t)o * s->cout, s->cout, rows.begin() + o * pitch);
+    }
+    return rows;
 }
 
 // ---- judging ------------------------------------------------------------------------------------
