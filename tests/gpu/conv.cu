@@ -150,15 +150,16 @@ moves moves_random(random_state *random) {
 
 // ---- channels -----------------------------------------------------------------------------------
 
+const int channels_edges[] = {1,  2,  3,  4,   5,   7,   8,   9,   12,  15,  16,  17,  23,  24,
+                              25, 31, 32, 33,  40,  47,  48,  49,  63,  64,  65,  66,  80,  81,
+                              95, 96, 97, 111, 112, 113, 127, 128, 129, 130, 255, 256, 257, 1024};
+
 // Channels around the edges of steps, chunks, column blocks and slices, in random combination;
 // arrays that start at any element; cut as it is chosen, and otherwise.
 void check_random_layers(numeric type, int problems) {
-    const int edges[] = {1,  2,  3,  4,   5,   7,   8,   9,   12,  15,  16,  17,  23,  24,
-                         25, 31, 32, 33,  40,  47,  48,  49,  63,  64,  65,  66,  80,  81,
-                         95, 96, 97, 111, 112, 113, 127, 128, 129, 130, 255, 256, 257, 1024};
     for (int seed = 0; seed < problems; ++seed) {
         random_state random = random_make((uint64_t)(4 * seed + type));
-        conv_shape s = shape_random(&random, 1, type, edges);
+        conv_shape s = shape_random(&random, 1, type, channels_edges);
         const int products = (s.cin + s.cin2) * s.cout;
         if (test_quick() && products > 5000) {
             continue;
@@ -969,7 +970,7 @@ TEST(conv_sizes_fit_the_device) {
         conv_shape s = shape_make(random_int(&random, 1, random_int(&random, 0, 1) ? 40 : 3375),
                                   random_int(&random, 1, most[random_int(&random, 0, 2)]), 0,
                                   random_int(&random, 1, most[random_int(&random, 0, 2)]),
-                                  tensor_numerics[i % 3]);
+                                  numerics[1 + i % 3]);
         s.cin2 = i % 5 ? 0 : random_int(&random, 1, 1024);
         for (const device_info &d : devices) {
             const conv_kernel kernel = conv_kernel_of(&s, &d);

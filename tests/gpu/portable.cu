@@ -65,9 +65,7 @@ std::vector<char> joined_run(const joined_problem *p, device_joined *d, const co
 // sums in double.
 void joined_check(joined_problem *p, const char *what) {
     static conv_sizes sizes[conv_sizes_most];
-    char more[80];
-    snprintf(more, sizeof more, ", shortcut of %d+%d", p->own.shape.cin, p->own.shape.cin2);
-    problem_name(&p->main, what, more);
+    joined_name(p, what);
     device_joined d;
     device_joined_make(p, &d);
     d.main.args.sizes = nullptr;
@@ -114,7 +112,6 @@ DEVICE_TEST(gpu_portable_random_layers) {
     NEED_PORTABLE();
     const int edges[] = {1,  7,  8,  16, 17, 31,  32,  33,  47,  48,  63,
                          64, 65, 95, 96, 97, 127, 128, 129, 192, 256, 257};
-    const int count = (int)(sizeof edges / sizeof *edges);
     for (int seed = 0; seed < (test_quick() ? 8 : 150); ++seed) {
         random_state random = random_make((uint64_t)seed);
         auto channels = [&] { return channels_random(&random, edges); };
@@ -122,18 +119,7 @@ DEVICE_TEST(gpu_portable_random_layers) {
                                   random_int(&random, 33, 260), formats[seed % 4]);
         s.cin2 = random_int(&random, 0, 2) ? 0 : channels();
         s.cin = s.cin <= 32 && s.cout <= 32 ? 33 : s.cin; // narrow takes those
-        const int cin = seed / 4 % 2 ? edges[random_int(&random, 0, count - 1)] : 0;
-        const int cin2 = cin && random_int(&random, 0, 1) ? channels() : 0;
-        const int32_t outputs = random_int(&random, 0, 700);
-        const int32_t inputs = s.volume == 1 ? outputs : random_int(&random, 0, 300);
-        joined_problem p =
-            joined_make(&random, s, cin, cin2, inputs, outputs, random_int(&random, 1, 100));
-        const int percents[] = {0, 3, 15, 40, 100};
-        joined_fill(&random, &p, percents[random_int(&random, 0, 4)],
-                    random_int(&random, 0, with_all), random_int(&random, 0, with_all),
-                    (activation)random_int(&random, activation_none, activation_count - 1));
-        problem_move(&random, &p.main);
-        problem_move(&random, &p.own);
+        joined_problem p = joined_random(&random, s, seed / 4 % 2, edges);
         char what[32];
         snprintf(what, sizeof what, "seed %d", seed);
         joined_check(&p, what);

@@ -10,12 +10,6 @@ namespace {
 
 const device_info hopper_device = device_made(90, 132, 232448, true);
 
-void joined_name(joined_problem *p, const char *what) {
-    char more[80];
-    snprintf(more, sizeof more, ", shortcut of %d+%d", p->own.shape.cin, p->own.shape.cin2);
-    problem_name(&p->main, what, more);
-}
-
 // The same bits twice, by `sizes` or, if that is null, as the rules choose.
 std::vector<char> joined_run(const joined_problem *p, const conv_sizes *sizes) {
     device_joined d;
@@ -99,7 +93,6 @@ DEVICE_TEST(gpu_shortcut_random_shapes) {
     NEED_SHORTCUTS();
     const int edges[] = {1,  2,  7,  8,  9,  15, 16,  17,  31,  32,  33,  47,  48,  49,
                          63, 64, 65, 95, 96, 97, 127, 128, 129, 192, 193, 256, 257, 384};
-    const int count = (int)(sizeof edges / sizeof *edges);
     for (int seed = 0, done = 0; done < (test_quick() ? 8 : 200); ++seed) {
         random_state random = random_make((uint64_t)seed);
         auto channels = [&] { return channels_random(&random, edges); };
@@ -110,19 +103,7 @@ DEVICE_TEST(gpu_shortcut_random_shapes) {
             continue;
         }
         ++done;
-        int cin = edges[random_int(&random, 0, count - 1)];
-        int cin2 = random_int(&random, 0, 1) ? channels() : 0;
-        int32_t outputs = random_int(&random, 0, 500);
-        int32_t inputs = s.volume == 1 ? outputs : random_int(&random, 0, 300);
-        int32_t room = random_int(&random, 0, 3) ? random_int(&random, 0, 100) : 2100;
-        joined_problem p =
-            joined_make(&random, s, cin, cin2, inputs, outputs, std::max(room, 1 - outputs));
-        const int percents[] = {0, 3, 15, 40, 100};
-        joined_fill(&random, &p, percents[random_int(&random, 0, 4)],
-                    random_int(&random, 0, with_all), random_int(&random, 0, with_all),
-                    (activation)random_int(&random, activation_none, activation_count - 1));
-        problem_move(&random, &p.main);
-        problem_move(&random, &p.own);
+        joined_problem p = joined_random(&random, s, true, edges);
         char what[32];
         snprintf(what, sizeof what, "seed %d", seed);
         joined_name(&p, what);
@@ -171,12 +152,10 @@ DEVICE_TEST(gpu_shortcut_many_tiles) {
             continue;
         }
         random_state random = random_make((uint64_t)c[0]);
-        joined_problem p = joined_make(&random, shape_make(3, c[0], 0, c[0], numeric_f16),
-                                       c[1] - 32, 32, 3000, test_quick() ? 20000 : 70000, 77);
-        if (c[1] == 32) {
-            p = joined_make(&random, shape_make(3, c[0], 0, c[0], numeric_f16), c[1], 0, 3000,
-                            70000, 77);
-        }
+        const int second = c[1] > 32 ? 32 : 0;
+        joined_problem p =
+            joined_make(&random, shape_make(3, c[0], 0, c[0], numeric_f16), c[1] - second, second,
+                        3000, test_quick() ? 20000 : 70000, 77);
         joined_fill(&random, &p, 30, with_scale | with_shift, with_scale | with_shift,
                     activation_relu);
         joined_name(&p, "many tiles");
@@ -270,32 +249,30 @@ DEVICE_TEST(gpu_shortcut_refuses) {
     joined_fill(&random, &filled, 40, 0, 0, activation_none);
     device_joined_make(&filled, &d);
     const conv_shortcut good = d.own;
-    auto refused = [&](status_code code) {
-        CHECK_STATUS(device_problem_start<true>(&d.main), code);
-        d.own = good;
+    static const struct {
+        status_code code;
+        void (*spoil)(conv_shortcut *, void *out);
+    } bad[] = {
+        {status_null_pointer, [](conv_shortcut *s, void *) { s->in = nullptr; }},
+        {status_null_pointer, [](conv_shortcut *s, void *) { s->in2 = nullptr; }},
+        {status_null_pointer, [](conv_shortcut *s, void *) { s->weights = nullptr; }},
+        {status_alignment,
+         [](conv_shortcut *s, void *) { s->weights = (const char *)s->weights + 16; }},
+        {status_alignment, [](conv_shortcut *s, void *) { s->in = (const char *)s->in + 1; }},
+        {status_alignment,
+         [](conv_shortcut *s, void *) { s->bias = (const float *)((const char *)s->in + 2); }},
+        {status_bad_size, [](conv_shortcut *s, void *) { s->cin = 0; }},
+        {status_bad_size, [](conv_shortcut *s, void *) { s->cin2 = conv_channels_max + 1; }},
+        {status_unsupported, [](conv_shortcut *s, void *out) { s->in = out; }},
+        {status_unsupported, [](conv_shortcut *s, void *out) { s->in2 = out; }},
     };
-    d.own.in = nullptr;
-    refused(status_null_pointer);
-    d.own.in2 = nullptr;
-    refused(status_null_pointer);
-    d.own.weights = nullptr;
-    refused(status_null_pointer);
-    d.own.weights = (const char *)good.weights + 16;
-    refused(status_alignment);
-    d.own.in = (const char *)good.in + 1;
-    refused(status_alignment);
-    d.own.bias = (const float *)((const char *)good.in + 2);
-    refused(status_alignment);
-    d.own.cin = 0;
-    refused(status_bad_size);
-    d.own.cin2 = conv_channels_max + 1;
-    refused(status_bad_size);
-    d.own.in = d.main.args.out;
-    refused(status_unsupported);
-    d.own.in2 = d.main.args.out;
-    refused(status_unsupported);
+    for (const auto &b : bad) {
+        b.spoil(&d.own, d.main.args.out);
+        CHECK_STATUS(device_problem_start<true>(&d.main), b.code);
+        d.own = good;
+    }
     d.main.args.sums = device_zeros<float>(64 * 85);
-    refused(status_unsupported);
+    CHECK_STATUS(device_problem_start<true>(&d.main), status_unsupported);
     d.main.args.sums = nullptr;
     CHECK_STATUS(device_problem_start<false>(&d.main), status_unsupported); // not compiled in
     CHECK_OK(device_problem_start<true>(&d.main));

@@ -83,105 +83,44 @@ TEST(forms_every_size_of_an_axis) {
     check_axes<uint64_t>();
 }
 
-// Every threshold from 0 to one beyond the largest norm: os and the lists together hold the full
-// map, and nothing twice.
-static void check_hybrid(const forms_scene<uint32_t> *s, int threshold) {
-    std::vector<int32_t> map = forms_map(s);
-    forms_wish wish = forms_everything();
-    wish.threshold = threshold;
-    wish = forms_wish_fit(wish, s->kernel.size, map);
-    forms_result got = forms_on_host(s, &wish, 0);
-    std::vector<int32_t> joined(map.size(), -1);
-    int volume = kernel_volume(&s->kernel), columns = map_os_columns(&s->kernel, threshold, false);
-    CHECK_EQUAL(got.part[forms_os].size(), s->outputs.size() * (size_t)columns);
-    int64_t column = 0, twice = 0;
-    for (int k = 0; k < volume; ++k) {
-        int begin = got.part[forms_begin][(size_t)k], end = got.part[forms_begin][(size_t)k + 1];
-        CHECK_EQUAL(map_lists_have(&s->kernel, threshold, false, k),
-                    kernel_norm(&s->kernel, k) >= threshold);
-        if (kernel_norm(&s->kernel, k) < threshold) {
-            CHECK_EQUAL(begin, end);
-            for (int64_t o = 0; o < (int64_t)s->outputs.size(); ++o) {
-                joined[(size_t)(o * volume + k)] =
-                    got.part[forms_os][(size_t)(o * columns + column)];
-            }
-            ++column;
-        }
-        for (int p = begin; p < end; ++p) {
-            int32_t &tap =
-                joined[(size_t)((int64_t)got.part[forms_output][(size_t)p] * volume + k)];
-            twice += tap >= 0;
-            tap = got.part[forms_input][(size_t)p];
-        }
-    }
-    CHECK_EQUAL(column, columns);
-    CHECK_EQUAL(twice, 0);
-    CHECK(joined == map);
-    guarded_finish();
-}
-
-TEST(forms_hybrid_is_the_full_map) {
+// Every threshold from 0 to one beyond the largest norm, os and lists apart; which offsets are
+// whose.
+TEST(forms_every_threshold) {
     random_state r = random_make(4);
     for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}, triple{5, 1, 3}, triple{4, 3, 2},
                         triple{1, 1, 1}, triple{5, 5, 5}}) {
         for (int kind = 0; kind < forms_kinds; ++kind) {
             kernel_shape kernel = {size, {1, 1, 1}, {1, 1, 1}, false};
             forms_scene<uint32_t> s = forms_scene_random<uint32_t>(&r, (forms_kind)kind, kernel);
+            const std::vector<int32_t> map = forms_map(&s);
             for (int t = 0; t <= forms_norm_max(size) + 1; ++t) {
-                check_hybrid(&s, t);
-                std::vector<int32_t> map = forms_map(&s);
-                forms_wish lists = forms_wish_lists(t);
+                const forms_wish os = forms_wish_os(t), lists = forms_wish_lists(t);
                 check_wish(&s, map, forms_wish_fit(lists, size, map));
-                forms_wish os = forms_wish_os(t);
                 check_wish(&s, map, os, 2);
-            }
-        }
-    }
-}
-
-// full = half + mirror + centre, from os and from the lists.
-static void check_half(const forms_scene<uint64_t> *s) {
-    std::vector<int32_t> map = forms_map(s);
-    int volume = kernel_volume(&s->kernel), below = volume / 2;
-    for (bool lists : {false, true}) {
-        forms_wish wish = lists ? forms_wish_lists(0, true) : forms_wish_os(map_all, true);
-        wish = forms_wish_fit(wish, s->kernel.size, map);
-        forms_result got = forms_on_host(s, &wish, 0);
-        std::vector<int32_t> full(map.size(), -1);
-        auto put = [&](int64_t input, int64_t output, int k) {
-            full[(size_t)(output * volume + k)] = (int32_t)input;
-            full[(size_t)(input * volume + kernel_mirror(&s->kernel, k))] = (int32_t)output;
-        };
-        for (int64_t o = 0; o < (int64_t)s->outputs.size(); ++o) {
-            put(o, o, below); // the centre is its own mirror
-            for (int k = 0; k < below && !lists; ++k) {
-                int32_t input = got.part[forms_os][(size_t)(o * below + k)];
-                if (input >= 0) {
-                    put(input, o, k);
+                const std::vector<int> listed = forms_offsets(size, &os, false);
+                const int volume = kernel_volume(&kernel);
+                CHECK_EQUAL(map_os_columns(&s.kernel, t, false), volume - (int)listed.size());
+                for (int k = 0; k < volume; ++k) {
+                    CHECK_EQUAL(map_lists_have(&s.kernel, t, false, k),
+                                std::binary_search(listed.begin(), listed.end(), k));
                 }
             }
         }
-        for (int k = 0; k < volume && lists; ++k) {
-            for (int p = got.part[forms_begin][(size_t)k]; p < got.part[forms_begin][(size_t)k + 1];
-                 ++p) {
-                CHECK(k < below);
-                put(got.part[forms_input][(size_t)p], got.part[forms_output][(size_t)p], k);
-            }
-        }
-        CHECK(full == map);
-        guarded_finish();
     }
 }
 
-TEST(forms_half_and_its_mirror_are_the_full_map) {
+// Half maps of every kind of odd kernel, as os and as lists.
+TEST(forms_half_maps) {
     random_state r = random_make(5);
     for (triple size : {triple{3, 3, 3}, triple{5, 5, 5}, triple{1, 3, 7}, triple{1, 1, 1},
                         triple{7, 7, 7}, triple{3, 1, 1}}) {
         for (triple dilation : {triple{1, 1, 1}, triple{2, 1, 3}}) {
             forms_scene<uint64_t> s = forms_scene_random<uint64_t>(
                 &r, forms_submanifold, {size, dilation, {1, 1, 1}, false});
+            const std::vector<int32_t> map = forms_map(&s);
             CHECK_EQUAL(map_columns(&s.kernel, true), kernel_volume(&s.kernel) / 2);
-            check_half(&s);
+            check_wish(&s, map, forms_wish_os(map_all, true));
+            check_wish(&s, map, forms_wish_fit(forms_wish_lists(0, true), size, map));
         }
     }
 }
@@ -348,6 +287,14 @@ TEST(forms_refuses) {
     for (const forms_spoilt &one : forms_spoilt_lists) {
         check_refused(&good, &one, true);
     }
+    forms_layer<uint32_t> half = good; // of a layer that has no symmetry
+    half.wish.half = true;
+    for (bool pairs : {false, true}) {
+        for (const forms_spoilt &one : forms_spoilt_halves) {
+            check_refused(&half, &one, pairs);
+        }
+    }
+    CHECK_OK(forms_build_host(&half));
     map_forms none = forms_of(&good);
     CHECK_STATUS(map_build_forms_host<uint32_t>(&l, &kernel, good.source, good.outputs, nullptr),
                  status_null_pointer);
@@ -379,25 +326,6 @@ TEST(forms_kinds) {
     CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_compact);
     f = {};
     CHECK_EQUAL(map_kind_of(&f), (unsigned)map_kind_mixed);
-}
-
-// A half map of a layer that has no symmetry.
-TEST(forms_refuses_half_maps) {
-    random_state r = random_make(10);
-    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {2, 2, 2});
-    kernel_shape kernel = kernel_cube(3, 1);
-    std::vector<uint32_t> words = forms_words<uint32_t>(&r, &l, l.lo, l.hi, {1, 1, 1}, 80);
-    forms_scene<uint32_t> s = forms_scene_make("half", &l, &kernel, words);
-    forms_wish wish = forms_everything();
-    wish.pairs_capacity = 80 * 27;
-    wish.half = true;
-    forms_layer<uint32_t> good = forms_layer_make(&s, &wish, 0, &forms_host);
-    for (bool pairs : {false, true}) {
-        for (const forms_spoilt &one : forms_spoilt_halves) {
-            check_refused(&good, &one, pairs);
-        }
-    }
-    CHECK_OK(forms_build_host(&good));
 }
 
 // ---- the test, tested ---------------------------------------------------------------------------

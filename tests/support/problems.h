@@ -392,6 +392,31 @@ SPIRA_API void joined_fill(random_state *random, joined_problem *p, int percent,
     problem_fill_epilogue(random, &p->own, own & ~with_residual, activation_none);
 }
 
+// A random shortcut, map, epilogue and alignment for a shape. shortcut: whether there is one.
+template <int count>
+joined_problem joined_random(random_state *random, const conv_shape &s, bool shortcut,
+                             const int (&edges)[count]) {
+    const int cin = shortcut ? channels_random(random, edges) : 0;
+    const int cin2 = cin && random_int(random, 0, 1) ? channels_random(random, edges) : 0;
+    const int32_t outputs = random_int(random, 0, 600);
+    const int32_t inputs = s.volume == 1 ? outputs : random_int(random, 0, 300);
+    const int32_t room = random_int(random, 0, 3) ? random_int(random, 1, 100) : 2100;
+    joined_problem p = joined_make(random, s, cin, cin2, inputs, outputs, room);
+    const int percents[] = {0, 3, 15, 40, 100};
+    joined_fill(random, &p, percents[random_int(random, 0, 4)], random_int(random, 0, with_all),
+                random_int(random, 0, with_all),
+                (activation)random_int(random, activation_none, activation_count - 1));
+    problem_move(random, &p.main);
+    problem_move(random, &p.own);
+    return p;
+}
+
+SPIRA_API void joined_name(joined_problem *p, const char *what) {
+    char more[80];
+    snprintf(more, sizeof more, ", shortcut of %d+%d", p->own.shape.cin, p->own.shape.cin2);
+    problem_name(&p->main, what, more);
+}
+
 SPIRA_API reference_verdict joined_judge(const joined_problem *p, const void *out) {
     const problem *o = &p->own;
     const conv_epilogue own = problem_epilogue(o, {});
