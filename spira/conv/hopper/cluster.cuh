@@ -8,7 +8,7 @@
 
 #include "epilogue.cuh"
 #include "ring.cuh"
-#include "schedule.cuh"
+#include "traits.cuh"
 
 namespace spira {
 

@@ -10,7 +10,6 @@
 #ifndef SPIRA_CONV_HOPPER_EPILOGUE_CUH
 #define SPIRA_CONV_HOPPER_EPILOGUE_CUH
 
-#include "../schedule.cuh"
 #include "traits.cuh"
 
 namespace spira {

@@ -8,7 +8,7 @@
 #ifndef SPIRA_CONV_HOPPER_LOOKAHEAD_CUH
 #define SPIRA_CONV_HOPPER_LOOKAHEAD_CUH
 
-#include "schedule.cuh"
+#include "traits.cuh"
 
 namespace spira {
 

@@ -13,6 +13,7 @@
 #define SPIRA_CONV_HOPPER_TRAITS_CUH
 
 #include "../../base/ring.cuh"
+#include "../schedule.cuh"
 #include "weights.cuh"
 
 namespace spira {
@@ -208,6 +209,24 @@ struct hopper_traits {
     static constexpr int batch = hopper_residual_batch(finished, split);
     static constexpr int prefetch = hopper_residual_prefetch(finished, split, !shortcut);
 };
+
+// ---- tiles --------------------------------------------------------------------------------------
+// A tile is a pair of row groups; two thread blocks of a cluster may share it (conv/schedule.cuh).
+
+// Rank in the cluster: 0 or 1.
+SPIRA_DEVICE int hopper_cluster_rank() {
+    return (int)blockIdx.x;
+}
+
+template <int columns>
+SPIRA_DEVICE conv_work hopper_work_of(const conv_params &p) {
+    return conv_work_of<columns, hopper_row_groups>(p);
+}
+
+// Number of the worker's `tile`-th tile in the layout; unspecified past the last.
+SPIRA_DEVICE int hopper_tile(const conv_params &p, const conv_work &w, int tile) {
+    return conv_pair_at(p, tile < w.tiles, conv_tile_place(w, tile));
+}
 
 } // namespace spira
 

@@ -29,9 +29,9 @@ enum {
     narrow_sector = 32,           // bytes of a cache sector
     narrow_scope = 32 * 32,       // offsets of a walk: a word of the mask for each lane
 
+    narrow_groups = 4, // groups of 8 places of a warp
+
     // Tuning parameters.
-    // Groups of 8 places of a warp (2, 4).
-    narrow_groups = 4,
     // Steps whose rows, and as many whose sources, are in flight (2 .. 4), by channels: 16 to 16,
     // 16 to 32, others. Where offsets share a step, steps are few, and each needs more registers.
     narrow_ahead_16_16 = 3,
@@ -98,20 +98,6 @@ SPIRA_DEVICE uint4 narrow_load_kept(const char *from) {
 
 // Loads what is used once, if `there` is not negative; otherwise `to` is unspecified. Takes no
 // place in the cache.
-SPIRA_DEVICE void narrow_load_once(int32_t (&to)[2], const int32_t *from, int there) {
-#ifdef __CUDA_ARCH__
-    asm volatile("{ .reg .pred there;\n"
-                 "setp.ge.s32 there, %3, 0;\n"
-                 "@there ld.global.nc.L1::no_allocate.v2.s32 {%0, %1}, [%2]; }"
-                 : "=r"(to[0]), "=r"(to[1])
-                 : "l"(from), "r"(there));
-#else
-    for (int i = 0; i < 2 && there >= 0; ++i) {
-        to[i] = from[i];
-    }
-#endif
-}
-
 SPIRA_DEVICE void narrow_load_once(int32_t (&to)[4], const int32_t *from, int there) {
 #ifdef __CUDA_ARCH__
     asm volatile("{ .reg .pred there;\n"
