@@ -9,7 +9,6 @@
 
 namespace spira {
 
-// The larger of two numbers; NaN if one is NaN.
 SPIRA_DEVICE float conv_max_nan(float a, float b) {
 #if __CUDA_ARCH__ >= 800
     float m;

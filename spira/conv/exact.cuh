@@ -121,7 +121,6 @@ SPIRA_DEVICE void exact_row_load(const E *from, int left, bool wide, portable_pa
     row = bytes_as<portable_packed<E>>(quad);
 }
 
-// Loads a chunk of an entry.
 template <typename T>
 SPIRA_DEVICE void exact_load(const conv_params &p, const conv_work &work, const exact_entry &entry,
                              int chunk, exact_operands<T> &to) {
@@ -233,7 +232,6 @@ SPIRA_DEVICE void exact_multiply(const conv_params &p, const conv_work &work, in
     }
 }
 
-// T: exact_traits.
 template <typename T>
 SPIRA_KERNEL void __launch_bounds__(T::threads, 3)
     exact_kernel(const __grid_constant__ conv_params p) {

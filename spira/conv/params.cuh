@@ -20,12 +20,10 @@ enum {
     conv_chunk_bytes = 64, // a chunk of a row: 4 lanes; 32 channels of 16 bits, 16 of 32 bits
 };
 
-// Chunks of one source's channels.
 SPIRA_BOTH int conv_chunks(int channels, numeric type) {
     return (int)ceil_div((int64_t)channels * numeric_size(type), conv_chunk_bytes);
 }
 
-// Chunks of both sources.
 SPIRA_BOTH int conv_shape_chunks(const conv_shape *s) {
     return conv_chunks(s->cin, s->type) + conv_chunks(s->cin2, s->type);
 }
@@ -79,7 +77,6 @@ SPIRA_DEVICE uint64_t conv_multiply_wide(uint32_t a, uint32_t b) {
 #endif
 }
 
-// A lane's 16 bytes.
 template <typename E>
 struct conv_lane {
     E element[conv_lane_bytes / sizeof(E)];

@@ -50,7 +50,6 @@ SPIRA_BOTH int conv_slices(int cout) {
     return (int)ceil_div(cout, 8 * conv_slice_channel_groups(cout));
 }
 
-// Channel groups of all slices.
 SPIRA_BOTH int conv_channel_groups(int cout) {
     return conv_slices(cout) * conv_slice_channel_groups(cout);
 }
@@ -112,7 +111,6 @@ enum {
     conv_exact_block = conv_exact_in * conv_exact_out,
 };
 
-// Chunks of one source's channels.
 SPIRA_BOTH int conv_exact_chunks(int channels) {
     return (channels + conv_exact_in - 1) / conv_exact_in;
 }
@@ -122,7 +120,6 @@ SPIRA_BOTH int conv_exact_chunk(int cout) {
     return (cout + conv_exact_out - 1) / conv_exact_out * conv_exact_block;
 }
 
-// Returns the number of floats.
 SPIRA_API int64_t conv_exact_weights(const conv_shape *s) {
     return (int64_t)s->volume * (conv_exact_chunks(s->cin) + conv_exact_chunks(s->cin2)) *
            conv_exact_chunk(s->cout);

@@ -27,7 +27,6 @@ SPIRA_API int hopper_columns_choose(int cout) {
     return columns;
 }
 
-// Bytes of a row of a stage.
 SPIRA_API int hopper_stage_row(const conv_shape *s) {
     return (int)max_of(hopper_chunk_bytes(s), hopper_chunk_whole);
 }

@@ -118,7 +118,6 @@ SPIRA_DEVICE void hopper_barriers_inval(const conv_params &p, hopper_shared &sha
     }
 }
 
-// T: hopper_traits.
 template <typename T>
 SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     hopper_kernel(const __grid_constant__ conv_params p) {

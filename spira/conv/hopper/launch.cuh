@@ -7,7 +7,6 @@
 
 namespace spira {
 
-// T: hopper_traits.
 template <typename T>
 SPIRA_API status hopper_launch(const device_info *gpu, conv_params p, cudaStream_t stream) {
     p.sizes.split = T::split;

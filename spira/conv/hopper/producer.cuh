@@ -113,7 +113,6 @@ hopper_weights_copy(const conv_params &p, const conv_work &work,
     }
 }
 
-// Bytes of the weights of a stage.
 template <int columns, int chunk, int row_groups>
 SPIRA_DEVICE uint32_t hopper_weights_bytes(const conv_params &p, const conv_work &work,
                                            const hopper_job<hopper_slots(chunk), row_groups> &job) {

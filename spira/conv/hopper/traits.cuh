@@ -31,7 +31,6 @@ enum {
 
 // ---- thread blocks, warpgroups and warps --------------------------------------------------------
 
-// Thread blocks of a multiprocessor at a time.
 SPIRA_BOTH constexpr int hopper_resident(int columns, int tiles) {
     return columns <= 64 && tiles == 1 ? 2 : 1;
 }
@@ -58,7 +57,6 @@ SPIRA_BOTH constexpr int hopper_team_warps(int columns, int split) {
     return columns <= 96 || (columns == 128 && split > 1) ? 2 : 1;
 }
 
-// Consumer threads.
 SPIRA_BOTH constexpr int hopper_consumers(int columns, int split, int tiles) {
     return hopper_sets(columns, split, tiles) * hopper_row_groups /
            hopper_consumer_row_groups(columns, split) * hopper_warpgroup;

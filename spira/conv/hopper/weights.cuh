@@ -33,7 +33,6 @@ SPIRA_BOTH constexpr int hopper_region_log(int chunk, int begin) {
     return chunk - begin < hopper_chunk_whole ? wgmma_row_log_most - 1 : wgmma_row_log_most;
 }
 
-// Pieces of 16 bytes of one source's channels.
 SPIRA_BOTH int hopper_pieces(int channels) {
     return (int)((uint32_t)(channels * 2 + conv_lane_bytes - 1) / conv_lane_bytes);
 }
@@ -77,7 +76,6 @@ SPIRA_BOTH bool hopper_piece_second(int cin, int &piece) {
 
 // ---- packed weights -----------------------------------------------------------------------------
 
-// Output channels of the packed weights.
 SPIRA_BOTH int hopper_couts(int cout) {
     return (int)round_up(cout, 16);
 }

@@ -160,7 +160,6 @@ SPIRA_DEVICE void narrow_load_element(uint32_t &to, const char *from, bool there
 #endif
 }
 
-// Address of row number `row`.
 SPIRA_DEVICE const char *narrow_row(const char *first, int32_t row, uint32_t pitch) {
     return first + conv_multiply_wide((uint32_t)row, pitch);
 }
@@ -201,7 +200,6 @@ SPIRA_KERNEL void __launch_bounds__(256)
     ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);
 }
 
-// Bytes of an offset's weights.
 SPIRA_BOTH constexpr int narrow_offset_bytes(int fold, int steps, int halves) {
     return steps * halves * conv_fragment_bytes / fold;
 }
@@ -354,7 +352,6 @@ SPIRA_DEVICE void narrow_sources_load(const narrow_from &f, narrow_walk &walk, n
     narrow_load_once(to.at, f.source + (int64_t)to.offset * order_rows, to.offset | to.lacks);
 }
 
-// The sources of the identity.
 template <int fold>
 SPIRA_DEVICE void narrow_sources_same(int first, int outputs, narrow_sources &to) {
 #pragma unroll

@@ -97,7 +97,6 @@ SPIRA_DEVICE void portable_pairs_load(const conv_params &p, const conv_work &wor
     }
 }
 
-// Reads ahead to a tile.
 template <typename T>
 SPIRA_DEVICE void portable_tile_load(const conv_params &p, const conv_work &work, int tile,
                                      portable_cursor<T::pairs> &c) {
@@ -111,7 +110,6 @@ SPIRA_DEVICE void portable_tile_load(const conv_params &p, const conv_work &work
     }
 }
 
-// Goes to the next tile.
 template <typename T>
 SPIRA_DEVICE void portable_tile_next(const conv_params &p, const conv_work &work,
                                      portable_cursor<T::pairs> &c) {
@@ -171,7 +169,6 @@ SPIRA_DEVICE void portable_cursor_refill(const conv_params &p, const conv_work &
     }
 }
 
-// Stages of an entry.
 SPIRA_DEVICE int portable_entry_stages(const conv_params &p, bool of_shortcut) {
     return of_shortcut ? p.shortcut.chunks : p.chunks;
 }

@@ -34,7 +34,6 @@ SPIRA_DEVICE const char *portable_address(const char *base, uint32_t row, uint32
 #endif
 }
 
-// A chunk of a source.
 struct portable_chunk {
     const char *base; // the lane's 16 bytes of row 0
     uint32_t pitch;   // bytes to the next row
@@ -47,7 +46,6 @@ SPIRA_DEVICE int portable_left(const portable_chunk &c) {
     return c.left - (int)(threadIdx.x % 4) * conv_lane_bytes;
 }
 
-// The first chunk of a source.
 SPIRA_DEVICE portable_chunk portable_chunk_first(const void *in, int bytes, bool wide) {
     const int at = (int)(threadIdx.x % 4) * conv_lane_bytes;
     return {(const char *)in + at, (uint32_t)bytes, bytes, wide};
@@ -139,7 +137,6 @@ SPIRA_DEVICE void portable_filling_begin(const conv_params &p, const conv_work &
     }
 }
 
-// Copies the chunk's weights of the slice's channels. stage: its address.
 template <typename T>
 SPIRA_DEVICE void portable_fill_weights(const char *weights, const portable_target &to,
                                         uint32_t stage) {
@@ -180,7 +177,6 @@ SPIRA_DEVICE void portable_each_valid(const portable_filling<T::warp_fragments> 
     }
 }
 
-// Copies the warp's rows of the chunk.
 template <typename T>
 SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &f,
                                      const portable_chunk &chunk, uint32_t to) {
@@ -220,7 +216,6 @@ SPIRA_DEVICE void portable_sources_find(const portable_filling<warp_fragments> &
     }
 }
 
-// Copies the warp's rows of a chunk of the run.
 template <typename T>
 SPIRA_DEVICE void portable_fill_whole(const portable_filling<T::warp_fragments> &f,
                                       const portable_sources<T::warp_fragments> &sources,
@@ -231,12 +226,10 @@ SPIRA_DEVICE void portable_fill_whole(const portable_filling<T::warp_fragments> 
     });
 }
 
-// Pieces of a chunk that have channels.
 SPIRA_DEVICE uint32_t portable_pieces(const portable_chunk &c) {
     return (uint32_t)(min(c.left, (int)conv_chunk_bytes) + conv_lane_bytes - 1) / conv_lane_bytes;
 }
 
-// Copies the warp's output rows of the tile.
 SPIRA_DEVICE void portable_fill_outputs(const conv_params &p, int outputs, int place, uint32_t to) {
     if (p.order.row) {
         portable_rows_copy(to, p.order.row + place, outputs - place);
@@ -245,7 +238,6 @@ SPIRA_DEVICE void portable_fill_outputs(const conv_params &p, int outputs, int p
     }
 }
 
-// A chunk of the entry.
 template <typename E, int warp_fragments>
 SPIRA_DEVICE portable_chunk portable_chunk_of(const conv_params &p,
                                               const portable_filling<warp_fragments> &f,
@@ -262,7 +254,6 @@ SPIRA_DEVICE portable_chunk portable_chunk_of(const conv_params &p,
     return c;
 }
 
-// The lane's first 16 bytes of a chunk's weights.
 template <int warp_fragments>
 SPIRA_DEVICE const char *
 portable_weights_of(const conv_params &p, const portable_filling<warp_fragments> &f, int number) {

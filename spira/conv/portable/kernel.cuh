@@ -7,7 +7,6 @@
 
 namespace spira {
 
-// Writes scale and shift of the slice's channels.
 template <typename T>
 SPIRA_DEVICE void portable_prepare(const conv_params &p, const conv_work &work,
                                    typename T::shared &shared) {
@@ -275,7 +274,6 @@ SPIRA_DEVICE conv_work portable_work_own(conv_work w, uint32_t groups) {
     return w;
 }
 
-// T: portable_traits.
 template <typename T>
 SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     portable_kernel(const __grid_constant__ conv_params p) {

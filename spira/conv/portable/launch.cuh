@@ -31,7 +31,6 @@ SPIRA_API bool portable_splits(const conv_sizes *size, int32_t capacity) {
     return size->split == 2 && order_pairs(order_count(capacity)) <= most;
 }
 
-// T: portable_traits.
 template <typename T>
 SPIRA_API status portable_launch(const device_info *gpu, conv_params p, cudaStream_t stream) {
     const int resident = portable_resident_on(T::columns, T::rows, T::split, gpu->shared_max);

@@ -74,7 +74,6 @@ enum portable_flag : uint32_t {
     portable_flag_piece = 4, // times the pieces of 16 bytes of a row that have channels: 1 .. 4
 };
 
-// Bytes of a stage.
 SPIRA_BOTH constexpr int portable_stage_bytes(int columns, int rows) {
     return (rows + columns) * conv_chunk_bytes + portable_header_bytes(rows);
 }
