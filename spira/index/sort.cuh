@@ -43,8 +43,8 @@ SPIRA_API bool sort_takes_radix(int32_t rows, int bits) {
 
 SPIRA_API void sort_carve_overflow(workspace *w, const sort_shape *shape, sort_overflow *c) {
     c->memory = workspace_take<int32_t>(w, sort_overflow_words(shape->buckets));
-    c->state = workspace_take<uint32_t>(w, 2 * ceil_div(shape->rows, sort_overflow_tile) *
-                                               sort_crowded_threads);
+    c->state = workspace_take<uint32_t>(w, 2 * ceil_div(shape->rows, sort_overflow_cut::tile) *
+                                               sort_overflow_cut::digits);
     if (c->memory) {
         c->keys = c->memory;
         c->drawn = c->keys + round_up(shape->buckets, 4);
@@ -98,8 +98,8 @@ SPIRA_API sort_target<W> sort_target_make(int32_t rows, int bits, W *sorted, int
     return {end, bits, bits_for((uint64_t)rows - 1), sorted, order};
 }
 
-// The three steps. threads: of a thread block of the last one.
-template <int threads, typename W, typename source>
+// The three steps.
+template <typename W, typename source>
 SPIRA_API status sort_launch(const source &from, const sort_steps<W> &steps,
                              const sort_target<W> &to, cudaStream_t stream) {
     const sort_shape *shape = &steps.shape;
@@ -109,8 +109,9 @@ SPIRA_API status sort_launch(const source &from, const sort_steps<W> &steps,
         sort_split_kernel<W, source>,
         {(unsigned)shape->blocks, sort_threads, stream, "sort", false, sort_split_bytes<W>(shape)},
         from, steps));
-    return kernel_launch(sort_buckets_kernel<W, threads>,
-                         {(unsigned)shape->buckets, threads, stream, "sort"}, steps, to);
+    return kernel_launch(sort_buckets_kernel<W>,
+                         {(unsigned)shape->buckets, sort_bucket_threads, stream, "sort"}, steps,
+                         to);
 }
 
 // Sorts the words of the rows of a source, stably.
@@ -134,8 +135,7 @@ SPIRA_API status sort_source(const source &from, int bits, W *sorted, int32_t *o
         return radix_sort_rows(&s->radix, sorted, order, 0, bits, stream);
     }
     const sort_target<W> to = sort_target_make(shape->rows, bits, sorted, order);
-    return sort_is_crowded(shape) ? sort_launch<sort_crowded_threads>(from, steps, to, stream)
-                                  : sort_launch<sort_bucket_threads>(from, steps, to, stream);
+    return sort_launch(from, steps, to, stream);
 }
 
 } // namespace spira

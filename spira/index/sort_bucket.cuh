@@ -70,10 +70,10 @@ SPIRA_DEVICE void sort_short_runs(const sort_bucket_of<W> &b, const uint32_t *ke
 // of what is sorted takes the place of `rest`, which becomes a copy of key. Returns false if such a
 // key has more than 32 bits: nothing is changed then. Called by the
 // threads that sort, with barriers inside.
-template <int threads, int items, typename W>
+template <int items, typename W>
 SPIRA_DEVICE bool sort_number_runs(const sort_bucket_of<W> &b, const uint32_t *key, uint32_t *rest,
                                    uint32_t (&mine)[items]) {
-    __shared__ int32_t heads[threads / 32]; // of each warp: keys that begin a run
+    __shared__ int32_t heads[sort_bucket_threads / 32]; // of each warp: keys that begin a run
     const sort_packing &pack = b.pack;
     const int first = b.thread * items, lane = b.thread % 32, warp = b.thread / 32;
     const int bits = pack.low + pack.row;
@@ -92,7 +92,7 @@ SPIRA_DEVICE bool sort_number_runs(const sort_bucket_of<W> &b, const uint32_t *k
     named_barrier_sync(1, b.used);
     int run = up_to - count, runs = 0;
 #pragma unroll
-    for (int w = 0; w < threads / 32; ++w) {
+    for (int w = 0; w < sort_bucket_threads / 32; ++w) {
         const int more = w * 32 < b.used ? heads[w] : 0;
         run += w < warp ? more : 0;
         runs += more;
@@ -165,7 +165,7 @@ SPIRA_DEVICE void sort_put_runs(const sort_bucket_of<W> &b, const uint32_t *by_r
 // are mostly equal words, are then ordered one by one if they are few, else by sorting once more:
 // by the number of their run, in place of the upper bits, and the rest. key, rest [items *
 // threads]. Returns false if that takes more than 32 bits: `key` is sorted by its upper bits then.
-template <int threads, int items, typename W>
+template <int items, typename W>
 SPIRA_DEVICE bool sort_by_numbers(sort_bucket_of<W> b, uint32_t *key, uint32_t *rest) {
     uint32_t mine[items];
     asm volatile("" : "+r"(b.thread)); // its places are not those of the caller: registers
@@ -176,7 +176,7 @@ SPIRA_DEVICE bool sort_by_numbers(sort_bucket_of<W> b, uint32_t *key, uint32_t *
     }
 #pragma unroll 1
     for (bool again = false;; again = true) { // the network's code is there once
-        sort_block<threads>(mine, b.used, key);
+        sort_block(mine, b.used, key);
         asm volatile("" : "+r"(b.thread), "+r"(b.used)); // otherwise places are kept over the loop
         if (again) {
             sort_put_runs<items>(b, key, rest);
@@ -190,18 +190,18 @@ SPIRA_DEVICE bool sort_by_numbers(sort_bucket_of<W> b, uint32_t *key, uint32_t *
             sort_short_runs(b, key, rest);
             return true;
         }
-        if (!sort_number_runs<threads>(b, key, rest, mine)) {
+        if (!sort_number_runs(b, key, rest, mine)) {
             return false;
         }
     }
 }
 
 // Sorts a bucket by 64-bit keys, distance << row | row. shared [items * threads].
-template <int threads, int items, typename W>
+template <int items, typename W>
 SPIRA_DEVICE void sort_by_rows(const sort_bucket_of<W> &b, uint64_t (&key)[items],
                                uint64_t *shared) {
     const int row = b.to.row;
-    sort_block<threads>(key, b.used, shared);
+    sort_block(key, b.used, shared);
 #pragma unroll 8
     for (int j = 0; j < items; ++j) {
         int i = j * b.used + b.thread;
@@ -219,7 +219,7 @@ SPIRA_DEVICE int sort_threads_of(int count) {
 
 // Sorts a bucket of at most items * threads keys, by as few warps as that takes. A row and a
 // distance must have at most 64 bits together. shared [2 * items * threads].
-template <int threads, int items, typename W>
+template <int items, typename W>
 SPIRA_DEVICE void sort_in_registers(sort_bucket_of<W> b, const sort_key<W> *__restrict__ from,
                                     uint32_t *shared) {
     const sort_pieces &p = b.pieces;
@@ -227,21 +227,21 @@ SPIRA_DEVICE void sort_in_registers(sort_bucket_of<W> b, const sort_key<W> *__re
     b.used = sort_threads_of<items>(p.count);
     b.pack = sort_packing_of(b.range, p.count, row);
     const bool packs = sizeof(W) == 4 || b.pack.low + row <= 32; // 32-bit words always fit
-    uint32_t *rest = shared + items * threads;
+    uint32_t *rest = shared + items * sort_bucket_threads;
     uint64_t *wide = (uint64_t *)shared, key[items];
     if (packs) {
-        sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
+        sort_gather(p, from, [&](int i, sort_key<W> k) {
             const W away = sort_distance(b.range, k.word);
             shared[i] = sort_pack(b.pack, away, i);
             rest[i] = sort_lower(b.pack, away) << row | (uint32_t)k.row;
         });
     } else {
-        sort_gather<threads>(p, from, [&](int i, sort_key<W> k) {
+        sort_gather(p, from, [&](int i, sort_key<W> k) {
             wide[i] = (uint64_t)sort_distance(b.range, k.word) << row | (uint64_t)k.row;
         });
     }
     __syncthreads();
-    if (b.thread >= b.used || (packs && sort_by_numbers<threads, items>(b, shared, rest))) {
+    if (b.thread >= b.used || (packs && sort_by_numbers<items>(b, shared, rest))) {
         return;
     }
 #pragma unroll
@@ -256,50 +256,45 @@ SPIRA_DEVICE void sort_in_registers(sort_bucket_of<W> b, const sort_key<W> *__re
                 sort_unpack(b.pack, k, r) << row | (uint64_t)(uint32_t)sort_unpack_row(b.pack, r);
         }
     }
-    sort_by_rows<threads, items>(b, key, wide);
-}
-
-// Thread blocks per multiprocessor, for __launch_bounds__.
-SPIRA_BOTH constexpr int sort_resident(int threads) {
-    return 1024 / threads;
+    sort_by_rows<items>(b, key, wide);
 }
 
 // Whether one of this thread's share of the buckets has more keys than a thread block has room for.
 // All of its loads are in flight at once.
-template <int threads, typename W>
+template <typename W>
 SPIRA_DEVICE bool sort_finds_overflow(const sort_steps<W> &s) {
     const int4 *keys = (const int4 *)s.overflow.keys;
     int most = 0;
 #pragma unroll
-    for (int j = 0; j * 4 * threads < (int)sort_buckets_max; ++j) {
-        const int i = j * threads + (int)threadIdx.x;
+    for (int j = 0; j * 4 * sort_bucket_threads < (int)sort_buckets_max; ++j) {
+        const int i = j * sort_bucket_threads + (int)threadIdx.x;
         if (4 * i < s.shape.buckets) {
             const int4 k = keys[i];
             most = max(most, max(max(k.x, k.y), max(k.z, k.w)));
         }
     }
-    return most > sort_bucket_most * threads;
+    return most > sort_bucket_most * sort_bucket_threads;
 }
 
 // Sorts each bucket, a thread block a bucket; or all rows together, if a bucket is too large.
-template <typename W, int threads>
-SPIRA_KERNEL void __launch_bounds__(threads, sort_resident(threads))
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(sort_bucket_threads, 1024 / sort_bucket_threads)
     sort_buckets_kernel(const __grid_constant__ sort_steps<W> s,
                         const __grid_constant__ sort_target<W> to) {
     const int most = sort_bucket_most, few = most / 2;
-    __shared__ __align__(16) uint32_t shared[2 * most * threads];
-    const bool found = sort_finds_overflow<threads>(s);
+    __shared__ __align__(16) uint32_t shared[2 * most * sort_bucket_threads];
     const sort_range<W> range =
         sort_range_of(s.split_word, (int)blockIdx.x, s.shape.buckets, to.end);
-    const sort_pieces p = sort_find_pieces<threads>(s.shape, s.table, (int)blockIdx.x);
+    const bool found = sort_finds_overflow(s);
+    const sort_pieces p = sort_find_pieces(s.shape, s.table, (int)blockIdx.x);
     if (__syncthreads_or(found)) {
-        static_assert(sizeof(sort_overflow_shared<threads, W>) <= sizeof shared, "sort: overflow");
-        sort_overflow_rows<threads>(s, to, shared);
+        static_assert(sizeof(sort_overflow_shared<W>) <= sizeof shared, "sort: overflow");
+        sort_overflow_rows(s, to, shared);
         return;
     }
     sort_bucket_of<W> b = {p, range, {}, to, (int)threadIdx.x, 0};
-    p.count <= few *threads ? sort_in_registers<threads, few>(b, s.key, shared)
-                            : sort_in_registers<threads, most>(b, s.key, shared);
+    p.count <= few *sort_bucket_threads ? sort_in_registers<few>(b, s.key, shared)
+                                        : sort_in_registers<most>(b, s.key, shared);
 }
 
 } // namespace spira

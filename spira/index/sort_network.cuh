@@ -4,6 +4,7 @@
 #define SPIRA_INDEX_SORT_NETWORK_CUH
 
 #include "../base/async.cuh"
+#include "sort_shape.h"
 
 namespace spira {
 
@@ -91,24 +92,24 @@ SPIRA_DEVICE void sort_exchange_lanes(K (&key)[items], int mask) {
 // A step between threads t and t ^ mask of the first `used` threads, through shared [items *
 // threads]. A thread beyond those counts as having the highest keys. Called by all `used` threads,
 // with barriers inside.
-template <int threads, bool mirror, int items, typename K>
+template <bool mirror, int items, typename K>
 SPIRA_DEVICE void sort_exchange_warps(K (&key)[items], int mask, int used, K *shared) {
     int thread = threadIdx.x, across = thread ^ mask;
     named_barrier_sync(1, used); // shared is free
 #pragma unroll
     for (int j = 0; j < items; ++j) {
-        shared[j * threads + thread] = key[j];
+        shared[j * sort_bucket_threads + thread] = key[j];
     }
     named_barrier_sync(1, used);
     if (across < used) {
         sort_meet<mirror>(key, thread < across,
-                          [&](int j) { return shared[j * threads + across]; });
+                          [&](int j) { return shared[j * sort_bucket_threads + across]; });
     }
 }
 
 // Sorts the keys of the first `used` threads of a block (whole warps), `items` a thread, by a
 // bitonic network. The result is in shared [items * threads].
-template <int threads, int items, typename K>
+template <int items, typename K>
 SPIRA_DEVICE void sort_block(K (&key)[items], int used, K *shared) {
     sort_thread(key);
 #pragma unroll 1
@@ -122,10 +123,10 @@ SPIRA_DEVICE void sort_block(K (&key)[items], int used, K *shared) {
     }
 #pragma unroll 1
     for (int run = 32; run < used; run *= 2) {
-        sort_exchange_warps<threads, true>(key, 2 * run - 1, used, shared);
+        sort_exchange_warps<true>(key, 2 * run - 1, used, shared);
 #pragma unroll 1
         for (int step = run / 2; step > 16; step /= 2) {
-            sort_exchange_warps<threads, false>(key, step, used, shared);
+            sort_exchange_warps<false>(key, step, used, shared);
         }
 #pragma unroll 1
         for (int step = 16; step; step /= 2) {

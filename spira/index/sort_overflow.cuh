@@ -13,22 +13,17 @@
 
 namespace spira {
 
-enum { sort_overflow_items = 4, sort_overflow_tile = sort_crowded_threads * sort_overflow_items };
-
 // A digit for each thread.
-template <int threads>
-struct sort_overflow_cut : radix_cut<threads, sort_overflow_items, threads == 128 ? 7 : 8> {};
-static_assert(sort_bucket_threads == 128 && sort_crowded_threads == 256, "sort: digits");
+typedef radix_cut<sort_bucket_threads, 4, 7> sort_overflow_cut;
 
 // An even number of passes, so that the last one ends where the first one began.
-template <int threads>
 SPIRA_BOTH radix_digits_of sort_overflow_digits(int bits) {
-    return radix_digits_make(0, bits, sort_overflow_cut<threads>::digit_bits, 2);
+    return radix_digits_make(0, bits, sort_overflow_cut::digit_bits, 2);
 }
 
-template <int threads, typename W>
+template <typename W>
 union sort_overflow_shared {
-    radix_shared<sort_overflow_cut<threads>, W> pass;
+    radix_shared<sort_overflow_cut, W> pass;
     int32_t count[sort_digits_max];
 };
 
@@ -56,16 +51,16 @@ SPIRA_DEVICE void sort_end_tile(const sort_overflow &c, int phase, int tiles) {
 
 // A tile of a pass. The keys are in the target before and after an even number of passes, else in
 // the memory of `key`, which the first phase has read.
-template <int threads, typename W>
+template <typename W>
 SPIRA_DEVICE radix_pass<W> sort_overflow_pass(const sort_steps<W> &s, const sort_target<W> &to,
                                               int pass, int tiles) {
-    typedef sort_overflow_cut<threads> cut;
+    typedef sort_overflow_cut cut;
     const bool odd = pass % 2;
     W *other = (W *)s.key;
     int32_t *other_row = (int32_t *)(other + s.shape.rows);
     radix_pass<W> p = {};
     p.rows = s.shape.rows;
-    p.digit = radix_digit_of_pass(sort_overflow_digits<threads>(to.bits), pass);
+    p.digit = radix_digit_of_pass(sort_overflow_digits(to.bits), pass);
     p.key_in = odd ? other : to.sorted;
     p.key_out = odd ? to.sorted : other;
     p.row_in = odd ? other_row : pass ? to.order : nullptr;
@@ -76,16 +71,17 @@ SPIRA_DEVICE radix_pass<W> sort_overflow_pass(const sort_steps<W> &s, const sort
     return p;
 }
 
-// Sorts all rows. Called by all threads of all blocks.
-template <int threads, typename W>
-SPIRA_DEVICE void sort_overflow_rows(const sort_steps<W> &s, const sort_target<W> &to,
-                                     void *memory) {
-    typedef sort_overflow_cut<threads> cut;
+// Sorts all rows. Called by all threads of all blocks. Not inlined: its code would stand in front
+// of the code that all sorts run.
+template <typename W>
+[[maybe_unused]] static __device__ __noinline__ void
+sort_overflow_rows(const sort_steps<W> &s, const sort_target<W> &to, void *memory) {
+    typedef sort_overflow_cut cut;
     __shared__ int32_t drawn;
     __shared__ radix_pass<W> pass; // of the tile: registers
-    const radix_digits_of digits = sort_overflow_digits<threads>(to.bits);
+    const radix_digits_of digits = sort_overflow_digits(to.bits);
     const int tiles = (s.shape.rows + cut::tile - 1) / cut::tile;
-    sort_overflow_shared<threads, W> *shared = (sort_overflow_shared<threads, W> *)memory;
+    sort_overflow_shared<W> *shared = (sort_overflow_shared<W> *)memory;
     for (;;) {
         const int item = block_ticket(s.overflow.drawn, &drawn), phase = item / tiles;
         const int tile = item - phase * tiles;
@@ -102,7 +98,7 @@ SPIRA_DEVICE void sort_overflow_rows(const sort_steps<W> &s, const sort_target<W
             });
         } else {
             if (threadIdx.x == 0) {
-                pass = sort_overflow_pass<threads>(s, to, phase - 1, tiles);
+                pass = sort_overflow_pass(s, to, phase - 1, tiles);
             }
             sort_wait_for_phase(s.overflow, phase - 1);
             radix_pass_tile<cut, true>(pass, &shared->pass, tile);

@@ -21,11 +21,11 @@ struct sort_pieces {
 
 // Finds the pieces of a bucket from its row of the table. Called by all threads of a block, with a
 // barrier inside; another one must follow before they are used.
-template <int threads>
 SPIRA_DEVICE sort_pieces sort_find_pieces(const sort_shape &shape,
                                           const uint32_t *__restrict__ table, int bucket) {
-    const int warps = threads / 32, groups = threads * sort_bucket_most / 32;
-    __shared__ int32_t begin[threads], from[threads];
+    const int warps = sort_bucket_threads / 32,
+              groups = sort_bucket_threads * sort_bucket_most / 32;
+    __shared__ int32_t begin[sort_bucket_threads], from[sort_bucket_threads];
     __shared__ uint2 heads[groups];
     __shared__ int4 total[warps]; // pieces, their keys, keys of the buckets before
     const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -79,22 +79,22 @@ SPIRA_DEVICE int sort_piece_at(const sort_pieces &p, int i) {
 }
 
 // Calls use(i, key) for key i of a bucket, each by one thread of the block.
-template <int threads, typename W, typename consumer>
+template <typename W, typename consumer>
 SPIRA_DEVICE void sort_gather(const sort_pieces &p, const sort_key<W> *__restrict__ from,
                               consumer use) {
     const int batch = sort_bucket_batch;
 #pragma unroll 1
-    for (int first = 0; first < p.count; first += batch * threads) {
+    for (int first = 0; first < p.count; first += batch * sort_bucket_threads) {
         sort_key<W> key[batch];
 #pragma unroll
         for (int j = 0; j < batch; ++j) {
-            if (first + j * threads < p.count) {
-                key[j] = from[sort_piece_at(p, first + j * threads + (int)threadIdx.x)];
+            if (first + j * sort_bucket_threads < p.count) {
+                key[j] = from[sort_piece_at(p, first + j * sort_bucket_threads + (int)threadIdx.x)];
             }
         }
 #pragma unroll
         for (int j = 0; j < batch; ++j) {
-            int i = first + j * threads + (int)threadIdx.x;
+            int i = first + j * sort_bucket_threads + (int)threadIdx.x;
             if (i < p.count) {
                 use(i, key[j]);
             }

@@ -15,12 +15,12 @@ struct sort_range {
     W base, last, end; // base <= last <= end
 };
 
+// Called by whole warps. The shuffles hold the load where it is called, beside other loads.
 template <typename W>
-SPIRA_DEVICE sort_range<W> sort_range_of(const W *__restrict__ split_word, int bucket, int buckets,
-                                         W end) {
-    W base = bucket ? split_word[bucket] : 0;
-    W last = bucket + 1 < buckets ? split_word[bucket + 1] : end;
-    return {base < end ? base : end, last < end ? last : end, end};
+SPIRA_DEVICE sort_range<W> sort_range_of(const W *split_word, int bucket, int buckets, W end) {
+    const int at = bucket + (int)(threadIdx.x & 1);
+    const W word = at == 0 ? 0 : at < buckets ? split_word[at] : end, low = word < end ? word : end;
+    return {__shfl_sync(~0u, low, 0), __shfl_sync(~0u, low, 1), end};
 }
 
 // How many bits distances have.

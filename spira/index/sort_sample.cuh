@@ -67,7 +67,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
     const int all = others + samples * (group + 1) / sort_groups - mine;
     const int rounds = ((int)sort_block_samples + sort_threads - 1) / sort_threads;
     W load[rounds];
-    sort_loading<source, rounds> loading;
+    sort_loading<source, rounds> loading = {};
     const int clear = (int)blockIdx.x * sort_threads + thread;
     if (clear < sort_overflow_words(shape.buckets)) {
         s.overflow.memory[clear] = 0;

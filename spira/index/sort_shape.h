@@ -8,39 +8,32 @@
 namespace spira {
 
 enum {
-    sort_rows_max = 1 << 20,     // more rows take the radix sort
-    sort_bucket = 384,           // rows of a bucket on average, below the largest number of buckets
-    sort_buckets_max = 1400,     // limited by the shared memory of split
-    sort_samples = 4096,         // samples, about; sample compares all pairs of them
-    sort_samples_max = 5600,     //
-    sort_oversample_least = 3,   // samples per splitter
-    sort_oversample_most = 8,    //
-    sort_oversample_crowded = 4, // where sort_is_crowded
-    sort_threads = 1024,         // of a thread block of sample and split
-    sort_blocks = 128,           // segments of the rows, while threads have room for more rows
-    sort_blocks_max = 256,       // at most one for each thread of a block of the last step
-    sort_most_rows = 4,          // rows of a thread of split
-    sort_groups = 16,            // sample ranks this many groups of samples
-    sort_parts = 8,              // against this many parts of all samples, a thread block a pair
-    sort_rank_keys = 8,          // samples that a warp ranks at a time
-    sort_bucket_threads = 128,   // of a thread block of the last step
-    sort_crowded_threads = 256,  // the same where sort_is_crowded
-    sort_bucket_most = 16,       // keys of a thread of the last step
-    sort_bucket_batch = 8,       // of which this many loads are in flight
-    sort_run_few = 4,            // keys with equal upper bits that are ordered one by one
+    sort_rows_max = 1 << 19,   // more rows take the radix sort
+    sort_bucket = 384,         // rows of a bucket on average, below the largest number of buckets
+    sort_buckets_max = 1365,   //
+    sort_samples = 4096,       // samples, at most; sample compares all pairs of them
+    sort_oversample_least = 3, // samples per splitter
+    sort_oversample_most = 8,  //
+    sort_threads = 1024,       // of a thread block of sample and split
+    sort_blocks = 128,         // segments of the rows, at most: a thread of the last step for each
+    sort_most_rows = 4,        // rows of a thread of split
+    sort_groups = 16,          // sample ranks this many groups of samples
+    sort_parts = 8,            // against this many parts of all samples, a thread block a pair
+    sort_rank_keys = 8,        // samples that a warp ranks at a time
+    sort_bucket_threads = 128, // of a thread block of the last step
+    sort_bucket_most = 16,     // keys of a thread of the last step
+    sort_bucket_batch = 8,     // of which this many loads are in flight
+    sort_run_few = 4,          // keys with equal upper bits that are ordered one by one
 };
 
 // Samples that a thread of split ranks, and samples that a thread block of sample loads.
 enum {
-    sort_most_samples = (sort_samples_max + sort_threads - 1) / sort_threads,
-    sort_block_samples = sort_samples_max / sort_parts + sort_samples_max / sort_groups + 2,
+    sort_most_samples = (sort_samples + sort_threads - 1) / sort_threads,
+    sort_block_samples = sort_samples / sort_parts + sort_samples / sort_groups + 2,
 };
-static_assert(sort_samples_max >= sort_samples &&
-                  sort_samples_max >= sort_buckets_max * sort_oversample_crowded,
-              "sort: samples");
-static_assert(sort_blocks_max * sort_threads * sort_most_rows >= sort_rows_max, "sort: rows");
-static_assert(sort_blocks <= sort_bucket_threads && sort_blocks_max <= sort_crowded_threads,
-              "sort: segments");
+static_assert(sort_samples >= sort_buckets_max * sort_oversample_least, "sort: samples");
+static_assert(sort_blocks * sort_threads * sort_most_rows >= sort_rows_max, "sort: rows");
+static_assert(sort_blocks <= sort_bucket_threads, "sort: segments");
 static_assert(2 * sort_threads >= sort_buckets_max, "sort: buckets");
 
 // How rows are divided into segments and buckets.
@@ -52,11 +45,6 @@ struct sort_shape {
     uint64_t step;         // rows from one sample to the next, times 2^32
 };
 
-// Whether there are more segments than sort_bucket_threads.
-SPIRA_BOTH bool sort_is_crowded(const sort_shape *s) {
-    return s->blocks > sort_bucket_threads;
-}
-
 SPIRA_API sort_shape sort_shape_make(int32_t rows) {
     sort_shape s = {};
     s.rows = rows;
@@ -64,11 +52,7 @@ SPIRA_API sort_shape sort_shape_make(int32_t rows) {
         s.each = (int32_t)min_of(ceil_div(rows, sort_threads * sort_blocks), sort_most_rows);
         s.blocks = (int32_t)ceil_div(rows, (int64_t)sort_threads * s.each);
         s.buckets = (int32_t)min_of(ceil_div(rows, sort_bucket), sort_buckets_max);
-        s.oversample =
-            sort_is_crowded(&s)
-                ? (int32_t)sort_oversample_crowded
-                : (int32_t)min_of(max_of(sort_samples / s.buckets, sort_oversample_least),
-                                  sort_oversample_most);
+        s.oversample = (int32_t)min_of(sort_samples / s.buckets, sort_oversample_most);
         s.inverse = 65536 / (uint32_t)s.oversample + 1;
         s.step = ((uint64_t)rows << 32) / (uint64_t)(s.buckets * s.oversample);
     }
@@ -108,7 +92,7 @@ struct sort_overflow {
 
 enum {
     sort_phases_max = 11, // moving to the order of the rows, and ten passes
-    sort_digits_max = 2048,
+    sort_digits_max = (sort_phases_max - 1) * sort_bucket_threads,
 };
 
 SPIRA_BOTH int sort_overflow_words(int buckets) {

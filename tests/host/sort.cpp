@@ -206,8 +206,8 @@ TEST(sort_of_words_far_apart) {
     }
 }
 
-// Sorts in so many buckets, with so many threads in the last step. Returns whether that is right.
-template <typename W, int threads>
+// Sorts in at most so many buckets. Returns whether that is right.
+template <typename W>
 bool sorts_in_buckets(const std::vector<W> &words, int bits, int buckets) {
     const int32_t rows = (int32_t)words.size();
     steps<W> s = steps_make<W>(rows);
@@ -219,7 +219,7 @@ bool sorts_in_buckets(const std::vector<W> &words, int bits, int buckets) {
     shape->step = ((uint64_t)rows << 32) / (uint64_t)(shape->buckets * shape->oversample);
     const sort_array<W> from = {words.data()};
     const sort_target<W> to = sort_target_make(rows, bits, s.sorted.data(), s.order.data());
-    CHECK_OK(sort_launch<threads>(from, steps, to, nullptr));
+    CHECK_OK(sort_launch(from, steps, to, nullptr));
     return steps_good(words, bits, s);
 }
 
@@ -228,7 +228,7 @@ void check_runs(int32_t rows, int run, W apart, int bits) {
     random_state r = random_make((uint64_t)rows * 31 + (uint64_t)run);
     emulate::seed = (uint64_t)rows;
     const std::vector<W> words = words_in_runs<W>(&r, rows, run, apart, rows % 2 ? 5 : 0);
-    CHECK((sorts_in_buckets<W, sort_bucket_threads>(words, bits, 1 + rows % 2)));
+    CHECK(sorts_in_buckets<W>(words, bits, 1 + rows % 2));
 }
 
 // Runs shorter and longer than a warp, all rows of one word, around the edges of groups of 32 keys
@@ -242,11 +242,6 @@ TEST(sort_of_large_buckets) {
             }
         }
     }
-    random_state r = random_make(6);
-    for (int32_t rows : {4095, 4096, 4097}) {
-        const std::vector<uint32_t> words = words_in_runs<uint32_t>(&r, rows, 2, 977, 3);
-        CHECK((sorts_in_buckets<uint32_t, sort_crowded_threads>(words, 30, 1)));
-    }
 }
 
 // Words whose lower bits are kept beside the row: runs of keys with equal upper bits that differ.
@@ -256,13 +251,13 @@ TEST(sort_of_wide_ranges) {
         random_state r = random_make((uint64_t)rows);
         std::vector<uint32_t> words = words_in_runs<uint32_t>(&r, rows, 9, 1, 0);
         words[7] = 0x7ffffff0u; // all others share their upper bits
-        CHECK((sorts_in_buckets<uint32_t, sort_bucket_threads>(words, 31, 1)));
-        CHECK((sorts_in_buckets<uint32_t, sort_crowded_threads>(words, 31, 2)));
+        CHECK(sorts_in_buckets<uint32_t>(words, 31, 1));
+        CHECK(sorts_in_buckets<uint32_t>(words, 31, 2));
         std::vector<uint64_t> wide = words_in_runs<uint64_t>(&r, rows, 40, 1, 5);
         wide[3] = (uint64_t)1 << 40; // too wide for 32 bits
-        CHECK((sorts_in_buckets<uint64_t, sort_bucket_threads>(wide, 45, 1)));
+        CHECK(sorts_in_buckets<uint64_t>(wide, 45, 1));
         // The lower bits of the distances fit beside the rows, but not beside the runs.
         wide = words_in_runs<uint64_t>(&r, rows, 40, (uint64_t)1 << 34, 0);
-        CHECK((sorts_in_buckets<uint64_t, sort_bucket_threads>(wide, 42, 1)));
+        CHECK(sorts_in_buckets<uint64_t>(wide, 42, 1));
     }
 }
