@@ -58,7 +58,7 @@ template <int K>
 struct map_cube_four {
     uint32_t bits[4];
     uint2 from[K]; // 16 bits for each output
-    int base[4];   // with leaps
+    int base;      // without leaps
 };
 
 // Loads the lane's four outputs.
@@ -72,11 +72,7 @@ SPIRA_DEVICE map_cube_four<K> map_cube_fetch(const map_cube_record<K> *found) {
     for (int y = 0; y < K; ++y) {
         four.from[y] = map_read_2((const uint2 *)found->from[y] + lane);
     }
-    const int base = (int)map_read(found->base + lane / 8);
-#pragma unroll
-    for (int a = 0; a < 4; ++a) {
-        four.base[a] = base + (int)(four.bits[a] >> map_leap_bit) * map_leap_words;
-    }
+    four.base = (int)map_read(found->base + lane / 8);
     return four;
 }
 
@@ -99,7 +95,8 @@ SPIRA_DEVICE void map_cube_stage_output(const map_cube_four<K> &four, uint32_t r
     if constexpr (j < map_move_offsets && c + j < K * K) {
         if constexpr ((c + j) % K == 0) {
             uint32_t two = a < 2 ? four.from[(c + j) / K].x : four.from[(c + j) / K].y;
-            next->x = four.base[a] + (int)(a % 2 ? two >> 16 : two & UINT16_MAX);
+            next->x = four.base + (int)(four.bits[a] >> map_leap_bit) * map_leap_words +
+                      (int)(a % 2 ? two >> 16 : two & UINT16_MAX);
         }
         uint32_t at = __dp4a(rank, (uint32_t)sizeof(int2) << 8 * j, to); // adds 8 times byte j
         const int place = j * map_stretch * (int)sizeof(int2);
@@ -206,40 +203,32 @@ SPIRA_BOTH constexpr int map_cube_move_blocks(int K) {
 }
 
 // Moves the pairs: one thread block for each stretch, one warp for each plane. All loads are in
-// flight before the first result is used.
+// flight before the first pairs are staged: the records first, which take longest.
 template <typename W, int K>
 SPIRA_KERNEL void __launch_bounds__(32 * K, map_cube_move_blocks(K))
     map_cube_move_kernel(const __grid_constant__ map_cube_task<W, K> task) {
     __shared__ map_cube_stage<K> stages[K];
     const map_cube_lists<K> &scratch = task.scratch;
-    const int stretch = blockIdx.x, first = stretch * map_stretch,
-              split = map_stretch / plane_rows(K);
+    const int stretch = blockIdx.x, first = stretch * map_stretch;
     const int plane = threadIdx.x / 32, lane = threadIdx.x & 31, k = plane * K * K + lane;
     const int total = count_clamp(*task.map.outputs.count, task.map.outputs.capacity);
     const bool some = first < total && scratch.wanted[plane];
     map_cube_four<K> four = {};
-    uint32_t begin = 0, before = 0, count[split] = {}; // of the plane's offset `lane`
+    int before = 0, count = 0; // of the plane's offset `lane`
     if (!some && stretch) {
         return;
     }
-    if (some && lane < K * K) {
-        begin = map_read(scratch.starts.begin + k); // the lower half
-        before = map_read(scratch.starts.before + (int64_t)k * scratch.starts.stretches + stretch);
-#pragma unroll
-        for (int i = 0; i < split; ++i) {
-            if (first + i * plane_rows(K) < total) {
-                count[i] =
-                    map_read_byte(map_cube_count<K>(scratch, plane, lane, stretch * split + i));
-            }
-        }
-    }
+    const int begin = lane < K * K ? (int)scratch.starts.begin[k] : 0;
     if (some && first + (lane * 4 & -plane_rows(K)) < total) { // its outputs have a tile
         four = map_cube_fetch<K>(scratch.found + ((int64_t)stretch * K + plane));
     }
+    if (some && lane < K * K) {
+        before = scratch.starts.before[(int64_t)k * scratch.starts.stretches + stretch];
+        count = map_cube_stretch_count<K>(scratch, plane, lane, stretch, total);
+    }
     if (map_starts_fit(scratch.starts, task.lists, task.map.trouble) && some) {
-        const int2 place = {(int)(begin + before),
-                            (int)(count[0] + (split > 1 ? count[split - 1] : 0))};
-        map_cube_move_stretch<W, K>(task, stretch, plane, four, place, stages + plane);
+        map_cube_move_stretch<W, K>(task, stretch, plane, four, {begin + before, count},
+                                    stages + plane);
     }
 }
 
