@@ -53,17 +53,6 @@ SPIRA_DEVICE bool downsample_mark_tile(const downsample_task<W> &task,
     return i < last && downsample_head<rx, ry>(near, source, i - begin);
 }
 
-// Records a voxel off the lattice of the finer set. Returns whether x or y is at fault: such a
-// voxel lies in no row of a cell, and is left out. z is floored all the same.
-template <typename W>
-SPIRA_DEVICE bool downsample_report_off(const downsample_task<W> &task, W word, int i) {
-    const W off = word & task.grid.off;
-    if (off) {
-        device_status_raise(task.trouble, device_flag_lattice, (uint32_t)i);
-    }
-    return (off & task.grid.row) != 0;
-}
-
 // Writes the heads of all voxels, the number of heads of each thread block, and the span of each
 // tile.
 template <typename W, int rx, int ry, int tile>
@@ -82,25 +71,25 @@ SPIRA_KERNEL void __launch_bounds__(tile)
         const unsigned count = (unsigned)voxel_set_count(in), i = first + threadIdx.x;
         const unsigned last = min(first + tile, count);
         bool head = false;
+        W off = 0; // what is left of the thread's word behind the lattice of the finer set
         downsample_tile t = {(int)first, (int)last, (int)count, {0, 0}};
         if (first < last) {
-            W own = 0; // the thread's word
+            W own = 0;
             if constexpr (rx * ry > 1) {
 #pragma unroll
                 for (int j = 0; j <= downsample_margin / tile; ++j) {
                     own = (int)first >= j * tile ? read.word[j] : own;
                 }
-            } else {
-                own = i < last ? in.words[i] : own;
-            }
-            const bool kept = i < last && !downsample_report_off(task, own, (int)i);
-            if constexpr (rx * ry > 1) {
                 head =
                     downsample_mark_tile<W, rx, ry, tile>(task, read, shared_address(buffer), &t);
-            } else {
-                head = kept && (i == 0 || in.words[i - 1] < (own & task.grid.floor));
+            } else if (i < last) {
+                own = in.words[i];
+                head = i == 0 || in.words[i - 1] < (own & task.grid.floor);
             }
-            head = head && kept;
+            // A voxel whose x or y is off lies in no row of a cell, and is left out; z is floored
+            // all the same.
+            off = i < last ? own & task.grid.off : 0;
+            head = head && !(off & task.grid.row);
         }
         const uint32_t bits = __ballot_sync(~0u, head);
         const uint32_t sum = downsample_sum_warps<tile>(bits);
@@ -110,6 +99,9 @@ SPIRA_KERNEL void __launch_bounds__(tile)
         before += (int)(sum & 0xffff);
         if (threadIdx.x == 0) {
             task.marks.spans[first / tile] = t.span;
+        }
+        if (off) { // late: nothing waits for it
+            device_status_raise(task.trouble, device_flag_lattice, i);
         }
         if (first + tile < end) {
             __syncthreads();
