@@ -178,7 +178,6 @@ enum { bench_files_most = 64 };
 struct bench_options {
     float voxel;       // metres; 0: 0.05, or 0.02 for .xyz32
     int only[3];       // cin, cout, K; 0: all layers
-    bool sweep;        // all forms of a convolution
     bool sweep_minuet; // all block sizes of bench/search_minuet.cuh
     int dtype;         // a spira::numeric, or -1: all
     int dataflows;     // of the convolutions: bits of bench_dataflow_names
@@ -187,7 +186,6 @@ struct bench_options {
     int parts;         // of bench/net.cu: bits of bench_part_names; 0: all
     const char *net;   // null: all
     bool quick;        // fewer replays, scenes and cases
-    bool apart;        // shortcuts of networks are layers of their own
     const char *out;   // of tuning records; null: nowhere
     int files;
     const char *file[bench_files_most];
@@ -198,19 +196,17 @@ struct bench_options {
         stderr,
         "%s\n"
         "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]\n"
-        "       [--dataflow os|ws|hybrid|all] [--threshold T|all] [--sweep forms|minuet]\n"
-        "       [--minuet B,C]\n"
-        "       [--only tables|layers|fig13|fig15|table4|batches|deployed] [--net NAME]\n"
-        "       [--quick] [--apart] [--priority]\n"
-        "       [--out FILE] [SCAN...]\n"
+        "       [--dataflow os|ws|hybrid|all] [--threshold T|all] [--minuet B,C] [--sweep minuet]\n"
+        "       [--only tables|fig13|fig15|table4|batches|deployed] [--net NAME]\n"
+        "       [--quick] [--out FILE] [SCAN...]\n"
         "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
         "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
-        "convolutions, --threshold (all) among the hybrid ones; --sweep forms times all forms of\n"
-        "os. --minuet sets the block sizes (B up to 2048, C 16 or more) of that search; --sweep\n"
-        "minuet times that search alone, for a grid of both. Among the parts of bench_net, --only\n"
-        "(again for more) and --net choose; with --apart shortcuts are layers of their own, with\n"
-        "--priority the second stream goes first. --quick takes fewer cases and replays, and no\n"
-        "random scene. bench_tune writes its records to --out.\n",
+        "convolutions, --threshold (all) among the hybrid ones. --minuet sets the block sizes (B "
+        "up\n"
+        "to 2048, C 16 or more) of that search; --sweep minuet times it for a grid of both. Among\n"
+        "the parts of bench_net, --only (again for more) and --net choose. --quick takes fewer "
+        "cases\n"
+        "and replays, and no random scene. bench_tune writes its records to --out.\n",
         wrong, program);
     exit(2);
 }
@@ -240,12 +236,11 @@ SPIRA_API int bench_dataflow(const char *name) {
 }
 
 // What bench/net.cu measures.
-static const char *const bench_part_names[] = {"tables", "layers",  "fig13",   "fig15",
+static const char *const bench_part_names[] = {"tables", "fig13",   "fig15",
                                                "table4", "batches", "deployed"};
 
 enum {
     bench_part_tables,
-    bench_part_layers,
     bench_part_fig13,
     bench_part_fig15,
     bench_part_table4,
@@ -287,9 +282,7 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
         return got == 3 && o->only[0] >= 1 && o->only[1] >= 1 && o->only[2] >= 1 && o->only[2] <= 7;
     }
     if (strcmp(name, "--sweep") == 0) {
-        o->sweep = strcmp(value, "forms") == 0;
-        o->sweep_minuet = strcmp(value, "minuet") == 0;
-        return o->sweep || o->sweep_minuet;
+        return o->sweep_minuet = strcmp(value, "minuet") == 0;
     }
     if (strcmp(name, "--dataflow") == 0) {
         o->dataflows = bench_dataflow(value);
@@ -313,9 +306,6 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
     return strcmp(name, "--dtype") == 0 && o->dtype >= 0;
 }
 
-// Whether networks' second stream has the highest priority, and graphs heed that: --priority.
-[[maybe_unused]] static bool bench_priority;
-
 // Whether a figure takes a tenth of its usual time, and the random scene is left out: --quick.
 [[maybe_unused]] static bool bench_quick;
 
@@ -332,10 +322,6 @@ SPIRA_API bench_options bench_options_read(int argc, char **argv) {
             o.file[o.files++] = argv[i];
         } else if (strcmp(argv[i], "--quick") == 0) {
             o.quick = bench_quick = true;
-        } else if (strcmp(argv[i], "--apart") == 0) {
-            o.apart = true;
-        } else if (strcmp(argv[i], "--priority") == 0) {
-            bench_priority = true;
         } else if (i + 1 == argc || !bench_option(&o, argv[i], argv[i + 1])) {
             bench_usage(argv[0], argv[i]);
         } else {
@@ -868,8 +854,7 @@ SPIRA_API cudaGraphExec_t bench_capture(cudaStream_t stream, bench_step step, vo
         BENCH_TRY(step(context, stream));
     }
     BENCH_CUDA(cudaStreamEndCapture(stream, &graph));
-    const unsigned flags = bench_priority ? cudaGraphInstantiateFlagUseNodePriority : 0;
-    BENCH_CUDA(cudaGraphInstantiateWithFlags(&exec, graph, flags));
+    BENCH_CUDA(cudaGraphInstantiateWithFlags(&exec, graph, 0));
     BENCH_CUDA(cudaGraphDestroy(graph));
     return exec;
 }

@@ -9,26 +9,8 @@
 // Checks and times a layer, and prints its row.
 static void conv_time(bench_session *s, conv_work *w, const conv_case *m, bench_row *row,
                       const char *label) {
-    row->time = conv_measure(s, w, m, label, s->options.sweep ? 30000 : bench_most_us);
+    row->time = conv_measure(s, w, m, label, bench_most_us);
     bench_print(s, row);
-}
-
-// All forms of a layer, and the one that is chosen without tuning.
-static void conv_sweep(bench_session *s, conv_work *w, const conv_case *m, bench_row *row,
-                       const char *label) {
-    static spira::conv_sizes sizes[spira::conv_sizes_most];
-    int count = spira::conv_sizes_list(&w->args.shape, bench_gpu(), sizes);
-    for (int i = -1; i < count; ++i) {
-        char name[64] = "chosen";
-        const spira::conv_sizes *c = i < 0 ? nullptr : sizes + i;
-        if (c) {
-            snprintf(name, sizeof name, "%d.%d.%d", c->tiles, c->slices, c->split);
-        }
-        w->args.sizes = c;
-        row->form = name;
-        conv_time(s, w, m, row, label);
-    }
-    w->args.sizes = nullptr;
 }
 
 // After Figure 11 of the Spira paper: every threshold from 0, all offsets weight-stationary, to the
@@ -70,7 +52,6 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
             continue;
         }
         w.dataflow = d;
-        row.form = nullptr;
         row.layout = d == bench_dataflow_os ? "ordered" : "ws";
         row.dataflow = bench_dataflow_names[d];
         if (d == bench_dataflow_hybrid) {
@@ -80,11 +61,7 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
         if (d != bench_dataflow_os) {
             conv_work_lists(s, m, &w);
         }
-        if (d == bench_dataflow_os && s->options.sweep) {
-            conv_sweep(s, &w, m, &row, label);
-        } else {
-            conv_time(s, &w, m, &row, label);
-        }
+        conv_time(s, &w, m, &row, label);
     }
     bench_pool_free(&s->pool, keep);
 }

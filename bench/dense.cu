@@ -3,10 +3,9 @@
 //     build/bench_dense
 //
 // Takes no scans. Bench "dense": random voxels of a 180 x 180 grid of depth 2 and stride 8, 128
-// channels, fp16, to a map of 256 channels; `layout` is the order of the map. Method "gather" is
-// `dense`; "scatter" clears the map and has each voxel write its channels, to compare. Bench
-// "join": random voxels of strides 8, 16 and 32, as in VoxelNeXt; method "union", or "project" with
-// z dropped at once; "sum": their features.
+// channels, fp16, to a map of 256 channels; `layout` is the order of the map. Bench "join": random
+// voxels of strides 8, 16 and 32, as in VoxelNeXt; method "union", or "project" with z dropped at
+// once; "sum": their features.
 #include "bench.cuh"
 
 enum { dense_stride = 8, dense_side = 180, dense_depth = 2, dense_wide = 128 };
@@ -68,28 +67,6 @@ static spira::status dense_step(void *context, cudaStream_t stream) {
                                                                             stream);
 }
 
-// A thread for each channel of each voxel.
-static __global__ void dense_scatter_kernel(spira::word_layout layout,
-                                            spira::dense_args<dense_word> args) {
-    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = i / args.channels;
-    spira::voxel cell;
-    if (row < *args.set.count && !spira::dense_locate(&layout, &args.grid, args.stride, args.batch,
-                                                      args.set.words[row], &cell)) {
-        const int64_t at = spira::dense_at(args.order, args.grid.extent, args.channels, cell,
-                                           (int)(i % args.channels));
-        ((uint16_t *)args.out)[at] = ((const uint16_t *)args.features)[i];
-    }
-}
-
-static spira::status dense_scatter_step(void *context, cudaStream_t stream) {
-    const dense_work *w = (const dense_work *)context;
-    const int64_t elements = (int64_t)w->args.set.capacity * w->args.channels;
-    BENCH_CUDA(cudaMemsetAsync(w->args.out, 0, w->bytes, stream));
-    dense_scatter_kernel<<<(unsigned)spira::ceil_div(elements, 256), 256, 0, stream>>>(w->layout,
-                                                                                       w->args);
-    return spira::status_of_launch("scatter");
-}
-
 static void dense_run(bench_session *s, spira::dense_order order, int voxels) {
     dense_work w = {};
     w.layout = dense_layout();
@@ -127,18 +104,12 @@ static void dense_run(bench_session *s, spira::dense_order order, int voxels) {
     row.word = 32;
     row.layout = order == spira::dense_channels_first ? "channels first" : "channels last";
     row.bytes = (int64_t)w.bytes + values * 2;
-    const bench_step steps[] = {dense_step, dense_scatter_step};
-    const char *const methods[] = {"gather", "scatter"};
-    for (int m = 0; m < 2; ++m) {
-        BENCH_CUDA(cudaMemsetAsync(a.out, bench_poison, w.bytes, s->stream));
-        BENCH_TRY(steps[m](&w, s->stream));
-        bench_check_same(&s->pool, map, (const char *)a.out, (int64_t)w.bytes, row.input,
-                         methods[m]);
-        bench_check_trouble(&s->pool, a.trouble);
-        row.method = methods[m];
-        row.time = bench_measure(s->stream, steps[m], &w);
-        bench_print(s, &row);
-    }
+    row.method = "gather";
+    BENCH_TRY(dense_step(&w, s->stream));
+    bench_check_same(&s->pool, map, (const char *)a.out, (int64_t)w.bytes, row.input, "dense map");
+    bench_check_trouble(&s->pool, a.trouble);
+    row.time = bench_measure(s->stream, dense_step, &w);
+    bench_print(s, &row);
     bench_pool_free(&s->pool, 0);
 }
 

@@ -75,130 +75,85 @@ function add_peers(category_name,    i, place, name) {
 
 # ---- figures: what is set up, then what a line adds ---------------------------------------------
 
-function begin_figure(    n, i, name) {
-    if (figure == "maps") {
-        head = "Voxel indexing"
-        note = "32-bit words where they do. Hollow marks: other engines on the same GPU. Bars: targets."
-        plot_x("names")
-        plot_y("log", "microseconds")
-        plot_series("spira", "dots")
-        plot_series("target", "tick")
-    } else if (figure == "conv") {
-        head = "One convolution, fp16"
-        note = "Channels in, channels out, kernel size. Hollow marks: other engines on the same GPU. Bars: target and limit."
-        plot_x("names")
-        plot_y("log", "microseconds")
-        plot_series("spira", "dots")
-        plot_series("cuBLAS over the valid pairs, gathered before", "dash")
-        plot_series("target", "tick")
-    } else if (figure == "portable") {
-        head = "One convolution, fp16, without Hopper's own instructions"
-        note = "Code for plain sm_90: what other GPUs run. Hollow marks: other engines on the same GPU. Bars: targets."
-        plot_x("names")
-        plot_y("log", "microseconds")
-        plot_series("spira, plain sm_90", "dots")
-        plot_series("spira, sm_90a", "dots")
-        plot_series("target", "tick")
-    } else if (figure == "networks" || figure == "deployed") {
-        head = figure == "networks" ? "Whole networks, fp16: raw coordinates to features" : \
-            "Deployed networks, fp16: a scan to a dense map or features"
-        note = "spira: one CUDA graph. Others: wall time, and the sum of their kernels (busy). Bars: targets."
-        plot_x("names")
-        plot_y("log", "milliseconds")
-        plot_series("spira", "dots")
-        plot_series("target", "tick")
-    } else if (figure == "searches") {
-        head = "Voxel searches compared"
-        note = "After Figure 12 of the Spira paper. The submanifold kernel map from sorted 32-bit words."
-        plot_x("names")
-        plot_y("log", "microseconds")
-        names("zdelta bsearch minuet hash grid", "dots")
-    } else if (figure == "growth" || figure == "density") {
-        head = figure == "growth" ? "Voxel searches: growth" : "Voxel searches: density"
-        note = figure == "growth" ? "Random scenes, about 4 pairs per output for K = 3." : \
-            "Random scenes of 200 x 200 x 200 cells."
-        plot_x("log", figure == "growth" ? "voxels" : "voxels per 100 cells")
-        plot_y("log", "microseconds")
-        names("zdelta bsearch minuet hash grid", "line")
-    } else if (figure == "thresholds") {
-        head = "Thresholds of the hybrid dataflow, fp16"
-        note = "After Figure 11 of the Spira paper. t = 0: all offsets weight-stationary; the last t: all output-stationary."
-        plot_x("linear", "threshold t: offsets with an L1 norm below it are output-stationary")
-        plot_y("log", "microseconds")
-        names("16,16 32,32 64,64 128,128 256,256", "line")
-    } else if (figure == "ideas") {
-        head = "One idea after the other: a whole run, fp16"
-        note = "After Figure 13 of the Spira paper. The first three are launched one by one, the last is a CUDA graph."
-        plot_x("names")
-        plot_y("log", "microseconds")
-        names("bsearch zdelta network-wide graph", "dots")
-    } else if (figure == "indexing") {
-        head = "Indexing a network: all sets but the first, all maps"
-        note = "After Figure 15 of the Spira paper. Within a CUDA graph, output-stationary maps."
-        plot_x("names")
-        plot_y("log", "microseconds")
-        names("sequential streams batch", "dots")
-    } else if (figure == "sizes") {
-        head = "SparseResNet21 with kernels of size K, fp16"
-        note = "After Table 4 of the Spira paper. One CUDA graph from raw coordinates to features."
-        plot_x("names")
-        plot_y("log")
-        plot_own_y("time", "milliseconds")
-        plot_own_y("memory", "MiB")
-        plot_series("1 scan", "dots")
-        plot_series("4 scans", "dots")
-    } else if (figure == "batches") {
-        head = "Batches, fp16"
-        note = "One CUDA graph from raw coordinates to features."
-        plot_x("log2", "scans of a batch")
-        plot_y("log")
-        plot_own_y("time", "milliseconds")
-        plot_own_y("memory", "MiB")
-        names("SparseResNet21 MinkUNet42", "line")
-    } else if (figure == "scenes") {
-        head = "Generated scenes: time over that of as many voxels, interpolated by pairs"
-        note = "The worse of 32- and 64-bit words. A dense cube has seven times as many pairs to write."
-        plot_x("log", "voxels")
-        plot_y("log", "times as many voxels' time")
-        n = split("walls x,walls y,walls z,half,scattered,dense", name, ",")
-        for (i = 1; i <= n; ++i)
-            plot_series(name[i], "line")
-        plot_rule(1.3, "1.3")
-    } else if (figure == "minuet") {
-        head = "Minuet's search over its block sizes"
-        note = "B words of a source block (a line each), C queries at a time. 32-bit words."
-        plot_x("log2", "C, queries at a time")
-        plot_y("log", "microseconds")
-        for (n = 64; n <= 2048; n *= 2)
-            plot_series("B = " n, "line")
-    } else if (figure == "grouping") {
-        head = "Gather, cuBLAS and scatter: how the products are grouped, fp16"
-        note = "After TorchSparse (adaptive) and Minuet (sorted sizes). Channels in, channels out, kernel size."
-        plot_x("names")
-        plot_y("log", "microseconds")
-        plot_series("each offset", "dots")
-        plot_series("adaptive groups", "dots")
-        plot_series("sorted groups", "dots")
-        plot_series("spira's convolution", "tick")
-    } else if (figure == "norms") {
-        head = "Density by L1 norm"
-        note = "After Figure 3b of the Spira paper. The share of the offsets with a norm of t that have a source."
-        plot_x("linear", "L1 norm t")
-        plot_y("linear", "percent")
-    } else if (figure == "dataflows") {
-        head = "Dataflows of one convolution, fp16"
-        note = "Channels in, channels out, kernel size. Maps, lists and layouts are ready."
-        plot_x("names")
-        plot_y("log", "microseconds")
-        plot_series("output-stationary", "dots")
-        plot_series("weight-stationary", "dots")
+# Sets a figure up: its title, note and axes, and its series, STYLE NAME each, parted by ";".
+function describe(name, title, text, x, x_label, y, y_label, series,    n, i, one, style) {
+    names = names (names == "" ? "" : " ") name
+    if (figure != name)
+        return
+    head = title
+    note = text
+    plot_x(x, x_label)
+    plot_y(y, y_label)
+    n = split(series, one, ";")
+    for (i = 1; i <= n; ++i) {
+        style = one[i]
+        sub(/ .*/, "", style)
+        plot_series(substr(one[i], length(style) + 2), style)
     }
 }
 
-function names(list, style,    n, i, name) {
-    n = split(list, name, " ")
-    for (i = 1; i <= n; ++i)
-        plot_series(name[i], style)
+function describe_all(    us, peers_too, searches) {
+    us = "microseconds"
+    peers_too = "Hollow marks: other engines on the same GPU. Bars: target"
+    searches = "line zdelta;line bsearch;line minuet;line hash;line grid"
+    describe("maps", "Voxel indexing", "32-bit words where they do. " peers_too "s.", \
+        "names", "", "log", us, "dots spira;tick target")
+    describe("conv", "One convolution, fp16", "Channels in, channels out, kernel size. " peers_too " and limit.", \
+        "names", "", "log", us, "dots spira;dash cuBLAS over the valid pairs, gathered before;tick target")
+    describe("portable", "One convolution, fp16, without Hopper's own instructions", \
+        "Code for plain sm_90: what other GPUs run. " peers_too "s.", \
+        "names", "", "log", us, "dots spira, plain sm_90;dots spira, sm_90a;tick target")
+    describe("networks", "Whole networks, fp16: raw coordinates to features", \
+        "spira: one CUDA graph. Others: wall time, and the sum of their kernels (busy). Bars: targets.", \
+        "names", "", "log", "milliseconds", "dots spira;tick target")
+    describe("deployed", "Deployed networks, fp16: a scan to a dense map or features", \
+        "spira: one CUDA graph. Others: wall time, and the sum of their kernels (busy). Bars: targets.", \
+        "names", "", "log", "milliseconds", "dots spira;tick target")
+    describe("searches", "Voxel searches compared", \
+        "After Figure 12 of the Spira paper. The submanifold kernel map from sorted 32-bit words.", \
+        "names", "", "log", us, "dots zdelta;dots bsearch;dots minuet;dots hash;dots grid")
+    describe("growth", "Voxel searches: growth", "Random scenes, about 4 pairs per output for K = 3.", \
+        "log", "voxels", "log", us, searches)
+    describe("density", "Voxel searches: density", "Random scenes of 200 x 200 x 200 cells.", \
+        "log", "voxels per 100 cells", "log", us, searches)
+    describe("thresholds", "Thresholds of the hybrid dataflow, fp16", \
+        "After Figure 11 of the Spira paper. t = 0: all offsets weight-stationary; the last t: all output-stationary.", \
+        "linear", "threshold t: offsets with an L1 norm below it are output-stationary", "log", us, \
+        "line 16,16;line 32,32;line 64,64;line 128,128;line 256,256")
+    describe("ideas", "One idea after the other: a whole run, fp16", \
+        "After Figure 13 of the Spira paper. The first three are launched one by one, the last is a CUDA graph.", \
+        "names", "", "log", us, "dots bsearch;dots zdelta;dots network-wide;dots graph")
+    describe("indexing", "Indexing a network: all sets but the first, all maps", \
+        "After Figure 15 of the Spira paper. Within a CUDA graph, output-stationary maps.", \
+        "names", "", "log", us, "dots sequential;dots streams;dots batch")
+    describe("sizes", "SparseResNet21 with kernels of size K, fp16", \
+        "After Table 4 of the Spira paper. One CUDA graph from raw coordinates to features.", \
+        "names", "", "log", "", "dots 1 scan;dots 4 scans")
+    describe("batches", "Batches, fp16", "One CUDA graph from raw coordinates to features.", \
+        "log2", "scans of a batch", "log", "", "line SparseResNet21;line MinkUNet42")
+    describe("scenes", "Generated scenes: time over that of as many voxels, interpolated by pairs", \
+        "The worse of 32- and 64-bit words. A dense cube has seven times as many pairs to write.", \
+        "log", "voxels", "log", "times as many voxels' time", \
+        "line walls x;line walls y;line walls z;line half;line scattered;line dense")
+    describe("minuet", "Minuet's search over its block sizes", \
+        "B words of a source block (a line each), C queries at a time. 32-bit words.", \
+        "log2", "C, queries at a time", "log", us, \
+        "line B = 64;line B = 128;line B = 256;line B = 512;line B = 1024;line B = 2048")
+    describe("grouping", "Gather, cuBLAS and scatter: how the products are grouped, fp16", \
+        "After TorchSparse (adaptive) and Minuet (sorted sizes). Channels in, channels out, kernel size.", \
+        "names", "", "log", us, "dots each offset;dots adaptive groups;dots sorted groups;tick spira's convolution")
+    describe("norms", "Density by L1 norm", \
+        "After Figure 3b of the Spira paper. The share of the offsets with a norm of t that have a source.", \
+        "linear", "L1 norm t", "linear", "percent")
+    describe("dataflows", "Dataflows of one convolution, fp16", \
+        "Channels in, channels out, kernel size. Maps, lists and layouts are ready.", \
+        "names", "", "log", us, "dots output-stationary;dots weight-stationary")
+    if (figure == "sizes" || figure == "batches") {
+        plot_own_y("time", "milliseconds")
+        plot_own_y("memory", "MiB")
+    }
+    if (figure == "scenes")
+        plot_rule(1.3, "1.3")
 }
 
 # The step of a map or a set, as maps.svg names it; "" if it is not shown.
@@ -365,12 +320,11 @@ function finish_figure(    named, i, n, name) {
 }
 
 BEGIN {
+    describe_all()
     if (figure == "list") {
-        print "maps conv portable networks deployed searches growth density thresholds ideas indexing sizes batches " \
-            "scenes minuet grouping norms dataflows"
+        print names
         exit
     }
-    begin_figure()
 }
 /^\{/ && is("stamp") {
     commit = value("commit")

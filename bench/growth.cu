@@ -41,7 +41,7 @@ static void growth_run(bench_session *s, const bench_input *input, bench_row row
     for (int K = 3; K <= 5; K += 2) {
         double bytes = 4.0 * K * K * K * set.host.capacity;
         if (bench_memory(bytes)) {
-            search_run(s, &work, row, K, false, growth_most_us);
+            search_run(s, &work, row, K, growth_most_us);
         } else {
             fprintf(stderr, "%s: left out: a map of %.1f GiB\n", input->name, ldexp(bytes, -30));
         }

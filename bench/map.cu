@@ -11,7 +11,7 @@
 //
 // Bench "norms", after Figure 3b of the Spira paper: which part of the offsets with an L1 norm of t
 // has a source, in percent (`density`). Counted on the host's map.
-#include "bench.cuh"
+#include "map_work.cuh"
 
 struct map_case {
     int K;
@@ -25,36 +25,6 @@ static const map_case map_cases[] = {
     {7, "os", false, false, false},    {2, "os-down2", false, true, false},
     {2, "os-up2", true, false, false}, {3, "os-up2", true, false, false},
 };
-
-template <typename W>
-struct map_work {
-    spira::word_layout layout;
-    spira::kernel_shape kernel;
-    bench_sets<W> source, outputs;
-    int32_t *map;               // [outputs, volume]
-    int32_t *compact;           // compact: [K, outputs, K + 1]
-    spira::order_request order; // of `compact`
-    spira::map_forms forms;
-    spira::map_lists pairs;
-    spira::device_status *trouble;
-    void *scratch; // of map_build_lists or order_build
-    size_t scratch_bytes;
-};
-
-template <typename W>
-static spira::status map_step(void *context, cudaStream_t stream) {
-    const map_work<W> *w = (const map_work<W> *)context;
-    return spira::map_build(&w->layout, &w->kernel, w->source.device, w->outputs.device, w->map,
-                            stream);
-}
-
-template <typename W>
-static spira::status map_compact_step(void *context, cudaStream_t stream) {
-    const map_work<W> *w = (const map_work<W> *)context;
-    const spira::map_forms forms = spira::map_forms_compact(w->compact, w->trouble);
-    return spira::map_build_forms(&w->layout, &w->kernel, w->source.device, w->outputs.device,
-                                  &forms, stream);
-}
 
 // Compares what a compact map tells with the map `expected`.
 template <typename W>
@@ -77,23 +47,12 @@ static void map_check_compact(bench_session *s, const map_work<W> *w, const int3
 template <typename W>
 static void map_run_compact(bench_session *s, map_work<W> *w, const int32_t *expected,
                             bench_row row) {
-    const int64_t total = spira::compact_total(w->kernel.size.x, *w->outputs.host.count);
-    w->compact = bench_device<int32_t>(&s->pool, total);
-    w->trouble = bench_device<spira::device_status>(&s->pool, 1);
-    BENCH_TRY(spira::device_status_clear(w->trouble, s->stream));
+    row.bytes = map_compact_make(&s->pool, w);
     BENCH_TRY(map_compact_step<W>(w, s->stream));
     map_check_compact(s, w, expected, row.input);
-    row.bytes = total * (int64_t)sizeof *w->compact;
     row.layout = "compact";
     row.time = bench_measure(s->stream, map_compact_step<W>, w);
     bench_print(s, &row);
-}
-
-template <typename W>
-static spira::status map_order_step(void *context, cudaStream_t stream) {
-    const map_work<W> *w = (const map_work<W> *)context;
-    SPIRA_TRY(map_compact_step<W>(context, stream));
-    return spira::order_build(bench_gpu(), &w->order, 1, w->scratch, w->scratch_bytes, stream);
 }
 
 // Times the search and, of its compact map, the ordered layout.
@@ -101,14 +60,7 @@ template <typename W>
 static void map_run_ordered(bench_session *s, map_work<W> *w, const int32_t *expected,
                             bench_row row) {
     const int32_t count = *w->outputs.host.count;
-    w->order = {};
-    w->order.kernel = w->kernel;
-    w->order.programmatic = true;
-    w->order.compact = w->compact;
-    w->order.count = w->outputs.device.count;
-    w->order.capacity = count;
-    w->order.layout = bench_order(&s->pool, count, spira::kernel_volume(&w->kernel), true);
-    w->scratch = bench_order_scratch(&s->pool, &w->order, 1, &w->scratch_bytes);
+    map_order_make(&s->pool, w);
     BENCH_TRY(map_order_step<W>(w, s->stream));
     row.bytes =
         spira::compact_total(w->kernel.size.x, count) * (int64_t)sizeof *w->compact +
@@ -116,22 +68,6 @@ static void map_run_ordered(bench_session *s, map_work<W> *w, const int32_t *exp
     row.layout = "ordered";
     row.time = bench_measure(s->stream, map_order_step<W>, w);
     bench_print(s, &row);
-}
-
-template <typename W>
-static spira::status map_pairs_step(void *context, cudaStream_t stream) {
-    const map_work<W> *w = (const map_work<W> *)context;
-    const spira::map_request<W> request = {w->kernel, w->source.device, w->outputs.device,
-                                           w->forms};
-    return spira::map_build_lists(&w->layout, &request, &w->pairs, w->scratch, w->scratch_bytes,
-                                  stream);
-}
-
-template <typename W>
-static spira::status map_forms_step(void *context, cudaStream_t stream) {
-    const map_work<W> *w = (const map_work<W> *)context;
-    return spira::map_build_forms(&w->layout, &w->kernel, w->source.device, w->outputs.device,
-                                  &w->forms, stream);
 }
 
 // The filtered form, with the offsets of a norm below `threshold` in os.
@@ -149,16 +85,11 @@ static void map_run_pairs(bench_session *s, map_work<W> *w, int threshold, bench
                              bench_host<int32_t>(pool, capacity), capacity};
     const spira::map_request<W> request = {w->kernel, w->source.host, w->outputs.host, host_forms};
     BENCH_TRY(spira::map_build_lists_host(&w->layout, &request, &host));
-    w->forms = host_forms;
-    w->forms.os = threshold ? bench_device<int32_t>(pool, dense) : nullptr;
-    w->pairs = {bench_device<int32_t>(pool, volume + 1), bench_device<int32_t>(pool, capacity),
-                bench_device<int32_t>(pool, capacity), capacity};
-    w->trouble = w->forms.trouble = bench_device<spira::device_status>(pool, 1);
-    BENCH_TRY(spira::device_status_clear(w->trouble, s->stream));
-    BENCH_TRY(
-        spira::map_lists_workspace(&w->kernel, w->outputs.device.capacity, &w->scratch_bytes));
-    w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
-    BENCH_TRY(map_pairs_step<W>(w, s->stream));
+    spira::map_forms forms = host_forms;
+    forms.os = threshold ? bench_device<int32_t>(pool, dense) : nullptr;
+    forms.trouble = w->trouble;
+    map_lists_make(pool, w, capacity, &forms);
+    BENCH_TRY(map_lists_step<W>(w, s->stream));
     int64_t found = host.begin[volume];
     bench_check_same(pool, host.begin, w->pairs.begin, volume + 1, row.input, "begin of the pairs");
     bench_check_same(pool, host.input, w->pairs.input, found, row.input, "inputs of the pairs");
@@ -170,7 +101,7 @@ static void map_run_pairs(bench_session *s, map_work<W> *w, int threshold, bench
     row.layout = threshold ? "hybrid" : "ws";
     row.t = threshold;
     row.bytes = (volume + 1) * 4 + found * 8 + (threshold ? dense * 4 : 0);
-    row.time = bench_measure(s->stream, map_pairs_step<W>, w);
+    row.time = bench_measure(s->stream, map_lists_step<W>, w);
     bench_print(s, &row);
 }
 
@@ -230,6 +161,7 @@ static void map_run(bench_session *s, const bench_scene<W> *scene, const bench_s
     w.outputs = c->to_coarse ? *coarse : scene->fine;
     int64_t outputs = *w.outputs.host.count, total = outputs * spira::kernel_volume(&w.kernel);
     w.map = bench_device<int32_t>(pool, total);
+    w.trouble = scene->trouble;
 
     bench_row row = bench_row_make("map", scene);
     const int32_t *expected =

@@ -1,7 +1,7 @@
 // bench/net.cu: whole networks, from raw integer coordinates on the device to output features.
 //
-//     build/bench_net [--only tables|layers|fig13|fig15|table4|batches|deployed] [--net NAME]
-//     [--quick] [--apart] [--priority] data/*.vox32
+//     build/bench_net [--only tables|fig13|fig15|table4|batches|deployed] [--net NAME] [--quick]
+//     data/*.vox32
 //
 // "net", method "graph": one CUDA graph with everything, in which the coarser sets are indexed
 // while the first layers run. It is replayed 200 times, each replay between two events in an idle
@@ -9,12 +9,6 @@
 // keys after it divide them. Methods "voxelize" (to the features of the voxels), "index" (all sets
 // and maps) and "features" (all layers) are its parts, each in a graph of its own, one after the
 // other.
-//
-// "layers": each layer by itself, as bench_conv times one, after its index and its sources. A
-// shortcut that is fused into another layer (net_shortcuts) has no line; with --apart none is
-// fused.
-//
-// With --priority the second stream has the highest priority, and all graphs heed priorities.
 //
 // "fig13": the ideas of the Spira paper, added one after the other, end to end.
 //   bsearch       separate launches; each layer builds its set unless an earlier layer has, then
@@ -71,39 +65,6 @@ static void net_time(bench_session *s, net_work<W> *w) {
     net_check_last(s, w);
 }
 
-template <typename W>
-struct net_one_layer {
-    const net_work<W> *work;
-    int layer;
-};
-
-template <typename W>
-static spira::status net_one_layer_step(void *context, cudaStream_t stream) {
-    const net_one_layer<W> *one = (const net_one_layer<W> *)context;
-    return net_layer_step(one->work, one->layer, true, stream);
-}
-
-// Times the layers one by one, after a run of the whole.
-template <typename W>
-static void net_time_layers(bench_session *s, const net_work<W> *w) {
-    const spira::net_plan *plan = w->plan;
-    for (int i = 0; i < plan->layer_count; ++i) {
-        const spira::net_step *step = &plan->step[i];
-        if (step->fused_into != spira::net_none) {
-            continue;
-        }
-        net_one_layer<W> one = {w, i};
-        bench_row row = net_row(bench_part_names[bench_part_layers], w);
-        row.method = plan->layers[i].name;
-        row.outputs = *w->sets[step->set].count;
-        row.K = plan->layers[i].size.x;
-        row.cin = step->shape.cin + step->shape.cin2;
-        row.cout = step->shape.cout;
-        row.time = bench_measure(s->stream, net_one_layer_step<W>, &one);
-        bench_print(s, &row);
-    }
-}
-
 // Checks a network, then times what the options select.
 template <typename W>
 static void net_run_work(bench_session *s, net_work<W> *w) {
@@ -113,9 +74,6 @@ static void net_run_work(bench_session *s, net_work<W> *w) {
     net_check_step(s, w, net_run_step<W>, w, true, true);
     if (w->job->bench) {
         net_time(s, w);
-    }
-    if (w->job->layers) {
-        net_time_layers(s, w);
     }
     if (w->job->ways) {
         net_ways_run(s, w);
@@ -226,7 +184,6 @@ static bench_input net_repeat(bench_pool *pool, const bench_input *input, int ba
 static void net_run_tables(bench_session *s, const bench_input *input) {
     enum { names = sizeof net_names / sizeof *net_names };
     bool tables = bench_wants(&s->options, bench_part_tables);
-    bool layers = bench_wants(&s->options, bench_part_layers);
     bool ways =
         bench_wants(&s->options, bench_part_fig13) || bench_wants(&s->options, bench_part_fig15);
     for (int bits = 32; bits <= 64; bits += 32) {
@@ -238,10 +195,9 @@ static void net_run_tables(bench_session *s, const bench_input *input) {
         net_job jobs[names];
         for (int i = 0; i < names; ++i) {
             jobs[i] = net_job_make(tables ? "net" : nullptr, net_names[i], 0, 1);
-            jobs[i].layers = layers && narrow;
             jobs[i].ways = ways && narrow;
         }
-        if (tables || ((layers || ways) && narrow)) {
+        if (tables || (ways && narrow)) {
             net_run_jobs(s, input, &layout, jobs, names);
         }
     }
@@ -292,7 +248,6 @@ static void net_run_deployed(bench_session *s, const bench_input *input) {
         }
         int keep = s->pool.blocks;
         net_job job = net_deployed_job(name);
-        job.layers = bench_wants(&s->options, bench_part_layers);
         const networks::network *n = net_table(&s->pool, &job);
         if (net_is_ranged(n) && !input->raw.points && !s->options.net) {
             fprintf(stderr, "%s: %s: left out: a scan without points (--net %s takes its voxels)\n",

@@ -8,7 +8,7 @@
 #define SPIRA_BENCH_NET_WAYS_CUH
 
 #include "net_check.cuh"
-#include "search_bsearch.cuh"
+#include "search_query.cuh"
 
 enum { net_streams = 4 };
 

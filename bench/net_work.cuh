@@ -26,7 +26,6 @@ struct net_job {
     const char *name;
     int K;       // size of all kernels of SparseResNet21 but the last; 0: the network as it is
     int batches; // scans of the scene
-    bool layers; // also time it layer by layer
     bool ways;   // also run it in the ways of net_ways.cuh
     int classes; // of a network that ends in classes; 0: as usual
 };
@@ -164,11 +163,7 @@ static spira::status net_run_step(void *context, cudaStream_t stream) {
 }
 
 SPIRA_API void net_side_open(spira::net_side *side) {
-    int least = 0, most = 0;
-    if (bench_priority) {
-        BENCH_CUDA(cudaDeviceGetStreamPriorityRange(&least, &most));
-    }
-    BENCH_CUDA(cudaStreamCreateWithPriority(&side->stream, cudaStreamNonBlocking, most));
+    BENCH_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->features, cudaEventDisableTiming));
@@ -285,8 +280,7 @@ static bool net_work_make(bench_session *s, const bench_scene<W> *scene, net_val
     w->limits.channels = w->table->input_channels;
     w->limits.grid = w->table->grid;
     w->limits.batch = w->table->batch;
-    w->limits.shortcuts =
-        s->options.apart ? spira::net_shortcuts_apart : spira::net_shortcuts_hidden;
+    w->limits.shortcuts = spira::net_shortcuts_hidden;
     w->limits.type = s->options.dtype < 0 ? spira::numeric_f16 : (spira::numeric)s->options.dtype;
     snprintf(w->label, sizeof w->label, "%.100s: %s, K %d, batch %d, %d-bit words", scene->input,
              job->name, job->K, job->batches, (int)(8 * sizeof(W)));

@@ -8,13 +8,13 @@
 // submanifold layers, as strided layers, and with the columns of a threshold. A scene counts as the
 // square root of its rows. Keys that are more frequent than a class have a class of their own; the
 // others are divided evenly.
+#include "../examples/scan_scene.h"
 #include "../spira/map.h"
 #include "../spira/order.h"
 
 #include <cmath>
 #include <map>
 #include <stdio.h>
-#include <string>
 #include <vector>
 
 using namespace spira;
@@ -39,26 +39,20 @@ static word_layout layout_of(triple hi) {
 
 // ---- scenes -------------------------------------------------------------------------------------
 
-// Three numbers a voxel; of nuScenes five a point, of which the first three are metres.
-static std::vector<int> scan_read(const std::string &path) {
-    const bool points = path.find(".bin") != std::string::npos;
-    const size_t numbers = points ? 5 : 3;
+// Points in voxels of 5 cm.
+static std::vector<int> read(const char *path) {
     std::vector<int> coordinates;
-    FILE *f = fopen(path.c_str(), "rb");
-    union {
-        float metres[5];
-        int voxel[3];
-    } one;
-    while (f && fread(&one, 4, numbers, f) == numbers) {
-        for (int a = 0; a < 3; ++a) {
-            coordinates.push_back(points ? (int)floor(one.metres[a] / 0.05) : one.voxel[a]);
-        }
-    }
-    if (!f || coordinates.empty()) {
-        fprintf(stderr, "%s: cannot be read\n", path.c_str());
+    scan::scan_cloud cloud = {};
+    if (status_failed(scan::scan_read(path, &cloud)) || cloud.rows < 1) {
+        fprintf(stderr, "%s: cannot be read\n", path);
         exit(1);
     }
-    fclose(f);
+    for (int64_t i = 0; i < cloud.rows * 3; ++i) {
+        coordinates.push_back(cloud.points
+                                  ? (int)floor(cloud.points[i / 3 * cloud.columns + i % 3] / 0.05)
+                                  : cloud.voxels[i]);
+    }
+    scan::scan_free(&cloud);
     for (size_t a = 0; a < 3; ++a) {
         int lowest = coordinates[a];
         for (size_t i = a; i < coordinates.size(); i += 3) {
@@ -194,7 +188,7 @@ int main(int count, char **argument) {
     shares by_sectors, by_directions;
     std::vector<std::vector<int>> scenes;
     for (int i = 1; i < count; ++i) {
-        scenes.push_back(scan_read(argument[i]));
+        scenes.push_back(read(argument[i]));
     }
     for (int side : {1800, 900, 250, 80}) {
         scenes.push_back(random_voxels(side));

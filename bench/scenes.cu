@@ -16,6 +16,7 @@
 // Sets and os maps are compared with the host's: of maps of more than 120 million elements a
 // sample, and each offset's number of pairs. The other forms are compared with the os map on the
 // GPU; ordered layouts of up to 100,000 voxels with the host's as well.
+#include "map_work.cuh"
 #include "scenes.h"
 #include "scenes_check.h"
 #include "search_all.cuh"
@@ -48,10 +49,10 @@ struct scenes_work {
     bench_scene<W> scene;
     spira::voxel_set<W> coarse;
     search_work<W> search; // the os map
+    map_work<W> m;         // and its other forms
     scenes_forms forms;
-    spira::order_request order;
     spira::device_status *trouble;
-    void *scratch; // of the step at hand
+    void *scratch; // of downsample
     size_t scratch_bytes;
 };
 
@@ -68,52 +69,6 @@ static spira::status scenes_downsample_step(void *context, cudaStream_t stream) 
     const spira::downsample_args<W> args = {
         &w->scene.layout, w->scene.fine.device, {}, {2, 2, 2}, w->coarse, w->trouble};
     return spira::downsample(&args, w->scratch, w->scratch_bytes, stream);
-}
-
-template <typename W>
-static spira::status scenes_os_step(void *context, cudaStream_t stream) {
-    return step_zdelta<W>(&((scenes_work<W> *)context)->search, stream);
-}
-
-template <typename W>
-static spira::status scenes_forms_step(const scenes_work<W> *w, const spira::map_forms *forms,
-                                       cudaStream_t stream) {
-    const search_case<W> *c = &w->search.c;
-    return spira::map_build_forms(&c->layout, &c->kernel, c->set.device, c->set.device, forms,
-                                  stream);
-}
-
-template <typename W>
-static spira::status scenes_half_step(void *context, cudaStream_t stream) {
-    const scenes_work<W> *w = (const scenes_work<W> *)context;
-    spira::map_forms forms = spira::map_forms_os((int32_t *)w->forms.half);
-    forms.half = true;
-    return scenes_forms_step(w, &forms, stream);
-}
-
-template <typename W>
-static spira::status scenes_lists_step(void *context, cudaStream_t stream) {
-    const scenes_work<W> *w = (const scenes_work<W> *)context;
-    const search_case<W> *c = &w->search.c;
-    const spira::map_request<W> request = {c->kernel, c->set.device, c->set.device,
-                                           spira::map_forms_none(0, false, w->trouble)};
-    return spira::map_build_lists(&c->layout, &request, &w->forms.pairs, w->scratch,
-                                  w->scratch_bytes, stream);
-}
-
-template <typename W>
-static spira::status scenes_compact_step(void *context, cudaStream_t stream) {
-    const scenes_work<W> *w = (const scenes_work<W> *)context;
-    const spira::map_forms forms =
-        spira::map_forms_compact((int32_t *)w->forms.compact, w->trouble);
-    return scenes_forms_step(w, &forms, stream);
-}
-
-template <typename W>
-static spira::status scenes_order_step(void *context, cudaStream_t stream) {
-    const scenes_work<W> *w = (const scenes_work<W> *)context;
-    SPIRA_TRY(scenes_compact_step<W>(context, stream));
-    return spira::order_build(bench_gpu(), &w->order, 1, w->scratch, w->scratch_bytes, stream);
 }
 
 // ---- checks -------------------------------------------------------------------------------------
@@ -214,11 +169,10 @@ static double scenes_expected(scenes_point few, scenes_point many, double count)
 }
 
 // Times a step that was checked.
-template <typename W>
-static void scenes_time(bench_session *s, scenes_work<W> *w, scenes_lines *lines, bench_row *row,
-                        int number, bench_step step) {
+static void scenes_time(bench_session *s, scenes_lines *lines, bench_row *row, int number,
+                        bench_step step, void *context) {
     scenes_reference *reference = lines->reference;
-    row->time = bench_measure_within(s->stream, step, w, scenes_most_us);
+    row->time = bench_measure_within(s->stream, step, context, scenes_most_us);
     const double count = row->pairs ? (double)row->pairs : (double)row->outputs;
     if (lines->kind <= scenes_crowded) {
         reference->at[lines->wide][lines->kind][number] = {row->time.us, count};
@@ -238,67 +192,58 @@ static void scenes_run_half(bench_session *s, scenes_work<W> *w, scenes_lines *l
                             int number) {
     const int64_t elements = (int64_t)w->forms.outputs * (scenes_volume(&w->forms) / 2);
     const int keep = s->pool.blocks;
-    w->forms.half = bench_device<int32_t>(&s->pool, elements);
-    BENCH_TRY(scenes_half_step<W>(w, s->stream));
+    w->m.forms = spira::map_forms_os(bench_device<int32_t>(&s->pool, elements));
+    w->m.forms.half = true;
+    w->forms.half = w->m.forms.os;
+    BENCH_TRY(map_forms_step<W>(&w->m, s->stream));
     scenes_compare(s, w, scenes_form_half, row.pairs, "the half map");
     row.layout = "half";
     row.bytes = elements * 4;
-    scenes_time(s, w, lines, &row, number, scenes_half_step<W>);
+    scenes_time(s, lines, &row, number, map_forms_step<W>, &w->m);
     bench_pool_free(&s->pool, keep);
 }
 
 template <typename W>
 static void scenes_run_lists(bench_session *s, scenes_work<W> *w, scenes_lines *lines,
                              bench_row row, int number) {
-    bench_pool *pool = &s->pool;
-    const int volume = scenes_volume(&w->forms), keep = pool->blocks;
-    const int32_t room = (int32_t)row.pairs;
-    w->forms.pairs = {bench_device<int32_t>(pool, volume + 1), bench_device<int32_t>(pool, room),
-                      bench_device<int32_t>(pool, room), room};
-    BENCH_TRY(spira::map_lists_workspace(&w->search.c.kernel, w->forms.outputs, &w->scratch_bytes));
-    w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
-    BENCH_TRY(scenes_lists_step<W>(w, s->stream));
+    const int keep = s->pool.blocks;
+    const spira::map_forms none = spira::map_forms_none(0, false, w->trouble);
+    map_lists_make(&s->pool, &w->m, row.pairs, &none);
+    w->forms.pairs = w->m.pairs;
+    BENCH_TRY(map_lists_step<W>(&w->m, s->stream));
     scenes_check_begin(s, w, row.pairs);
     scenes_compare(s, w, scenes_form_pairs, row.pairs, "the lists");
     row.layout = "ws";
-    row.bytes = (volume + 1) * 4 + row.pairs * 8;
-    scenes_time(s, w, lines, &row, number, scenes_lists_step<W>);
-    bench_pool_free(pool, keep);
+    row.bytes = (scenes_volume(&w->forms) + 1) * 4 + row.pairs * 8;
+    scenes_time(s, lines, &row, number, map_lists_step<W>, &w->m);
+    bench_pool_free(&s->pool, keep);
 }
 
 // The compact map, then the ordered layout by way of it.
 template <typename W>
 static void scenes_run_order(bench_session *s, scenes_work<W> *w, const search_truth *truth,
                              scenes_lines *lines, bench_row row, int number) {
-    bench_pool *pool = &s->pool;
-    const int volume = scenes_volume(&w->forms), keep = pool->blocks;
+    const int keep = s->pool.blocks;
     const int32_t outputs = w->forms.outputs;
-    const int64_t total = spira::compact_total(w->forms.K, outputs);
-    w->forms.compact = bench_device<int32_t>(pool, total);
-    BENCH_TRY(scenes_compact_step<W>(w, s->stream));
+    row.bytes = map_compact_make(&s->pool, &w->m);
+    w->forms.compact = w->m.compact;
+    BENCH_TRY(map_compact_step<W>(&w->m, s->stream));
     scenes_compare(s, w, scenes_form_compact, row.pairs, "the compact map");
     row.layout = "compact";
-    row.bytes = total * 4;
-    scenes_time(s, w, lines, &row, number, scenes_compact_step<W>);
+    scenes_time(s, lines, &row, number, map_compact_step<W>, &w->m);
 
-    w->order = {};
-    w->order.kernel = w->search.c.kernel;
-    w->order.programmatic = true;
-    w->order.compact = w->forms.compact;
-    w->order.count = w->search.c.set.device.count;
-    w->order.capacity = outputs;
-    w->order.layout = w->forms.order = bench_order(pool, outputs, volume, true);
-    w->scratch = bench_order_scratch(pool, &w->order, 1, &w->scratch_bytes);
-    BENCH_TRY(scenes_order_step<W>(w, s->stream));
+    map_order_make(&s->pool, &w->m);
+    w->forms.order = w->m.order.layout;
+    BENCH_TRY(map_order_step<W>(&w->m, s->stream));
     scenes_compare(s, w, scenes_form_order, row.pairs, "the ordered layout");
     if (outputs <= scenes_exact_most) {
-        bench_check_order(pool, &w->order.kernel, truth->map, outputs, w->order.layout,
+        bench_check_order(&s->pool, &w->m.kernel, truth->map, outputs, w->forms.order,
                           w->scene.input);
     }
     row.layout = "ordered";
     row.bytes = 0;
-    scenes_time(s, w, lines, &row, number + 1, scenes_order_step<W>);
-    bench_pool_free(pool, keep);
+    scenes_time(s, lines, &row, number + 1, map_order_step<W>, &w->m);
+    bench_pool_free(&s->pool, keep);
 }
 
 // All forms of one size of kernel. number: of the first step.
@@ -310,6 +255,11 @@ static void scenes_run_maps(bench_session *s, scenes_work<W> *w, scenes_lines *l
     c->kernel = spira::kernel_cube(K, 1);
     const search_truth truth = search_truth_make(&s->pool, c);
     c->map = bench_device<int32_t>(&s->pool, truth.total);
+    w->m = {};
+    w->m.layout = c->layout;
+    w->m.kernel = c->kernel;
+    w->m.source = w->m.outputs = c->set;
+    w->m.trouble = w->trouble;
     w->forms = {};
     w->forms.map = c->map;
     w->forms.K = row.K = K;
@@ -319,7 +269,7 @@ static void scenes_run_maps(bench_session *s, scenes_work<W> *w, scenes_lines *l
     row.layout = "os";
     row.bytes = truth.total * 4;
     search_verify(s, &w->search, &truth, row.input, "map", step_zdelta<W>);
-    scenes_time(s, w, lines, &row, number, scenes_os_step<W>);
+    scenes_time(s, lines, &row, number, step_zdelta<W>, &w->search);
     scenes_run_half(s, w, lines, row, number + 1);
     scenes_run_lists(s, w, lines, row, number + 2);
     scenes_run_order(s, w, &truth, lines, row, number + 3);
@@ -334,7 +284,7 @@ static void scenes_run_sets(bench_session *s, scenes_work<W> *w, scenes_lines *l
     bench_pool *pool = &s->pool;
     const int keep = pool->blocks;
     row.method = "voxelize"; // the scene is what it made: checked
-    scenes_time(s, w, lines, &row, scenes_step_voxelize, scenes_voxelize_step<W>);
+    scenes_time(s, lines, &row, scenes_step_voxelize, scenes_voxelize_step<W>, w);
 
     bench_sets<W> coarse = bench_coarse(pool, &w->scene, 2);
     const int32_t voxels = w->scene.fine.host.capacity;
@@ -345,7 +295,7 @@ static void scenes_run_sets(bench_session *s, scenes_work<W> *w, scenes_lines *l
     bench_check_set(pool, coarse.host, w->coarse, row.input, "downsample");
     row.method = "downsample";
     row.outputs = coarse.host.capacity;
-    scenes_time(s, w, lines, &row, scenes_step_downsample, scenes_downsample_step<W>);
+    scenes_time(s, lines, &row, scenes_step_downsample, scenes_downsample_step<W>, w);
     bench_pool_free(pool, keep);
 }
 

@@ -5,9 +5,9 @@
 //     build/bench_search --sweep minuet data/*.vox32
 //
 // Each search builds the same submanifold kernel map from the same sorted words, and each is
-// explained on top of its file: "zdelta" is spira::map_build, "bsearch", "minuet", "hash" and
-// "grid" are search_*.cuh. "hash" builds its table and "grid" fills and clears its cells every
-// time; "hash-query" and "grid-query" find them ready. `B` and `C` are the block sizes of "minuet".
+// explained where it is: "zdelta" is spira::map_build, "bsearch", "hash" and "grid" are in
+// search_query.cuh, "minuet" in search_minuet.cuh. "hash" builds its table and "grid" fills and
+// clears its cells every time. `B` and `C` are the block sizes of "minuet".
 //
 // Bench "minuet" (--sweep minuet): Minuet's search over B and C, K = 3 and 5, 32-bit words.
 #include "search_all.cuh"
@@ -29,7 +29,7 @@ static void search_run_words(bench_session *s, const bench_input *input) {
     }
     const int most = s->options.quick ? 5 : 7;
     for (int K = 3; K <= most; K += 2) {
-        search_run(s, &work, bench_row_make("search", &scene), K, true, bench_most_us);
+        search_run(s, &work, bench_row_make("search", &scene), K, bench_most_us);
     }
     bench_pool_free(&s->pool, 0);
 }

@@ -2,9 +2,6 @@
 #ifndef SPIRA_BENCH_SEARCH_ALL_CUH
 #define SPIRA_BENCH_SEARCH_ALL_CUH
 
-#include "search_bsearch.cuh"
-#include "search_grid.cuh"
-#include "search_hash.cuh"
 #include "search_minuet.cuh"
 
 // A case with what each search needs besides, which no step allocates.
@@ -26,7 +23,9 @@ static spira::status step_zdelta(void *context, cudaStream_t stream) {
 
 template <typename W>
 static spira::status step_bsearch(void *context, cudaStream_t stream) {
-    return bsearch_map(&((const search_work<W> *)context)->c, stream);
+    const search_case<W> *c = &((const search_work<W> *)context)->c;
+    const spira::voxel_set<W> set = c->set.device;
+    return search_query(c, search_bsearch<W>{set.words, set.count, set.capacity}, stream);
 }
 
 template <typename W>
@@ -36,29 +35,17 @@ static spira::status step_minuet(void *context, cudaStream_t stream) {
 }
 
 template <typename W>
-static spira::status step_hash_query(void *context, cudaStream_t stream) {
-    const search_work<W> *w = (const search_work<W> *)context;
-    return search_query(&w->c, w->hash, stream);
-}
-
-template <typename W>
 static spira::status step_hash(void *context, cudaStream_t stream) {
     const search_work<W> *w = (const search_work<W> *)context;
     SPIRA_TRY(hash_build(&w->c, &w->hash, stream));
-    return step_hash_query<W>(context, stream);
-}
-
-template <typename W>
-static spira::status step_grid_query(void *context, cudaStream_t stream) {
-    const search_work<W> *w = (const search_work<W> *)context;
-    return search_query(&w->c, w->grid, stream);
+    return search_query(&w->c, w->hash, stream);
 }
 
 template <typename W>
 static spira::status step_grid(void *context, cudaStream_t stream) {
     const search_work<W> *w = (const search_work<W> *)context;
     SPIRA_TRY(grid_write(&w->c, w->grid, false, stream));
-    SPIRA_TRY(step_grid_query<W>(context, stream));
+    SPIRA_TRY(search_query(&w->c, w->grid, stream));
     return grid_write(&w->c, w->grid, true, stream);
 }
 
@@ -201,98 +188,81 @@ SPIRA_API void search_time(bench_session *s, search_work<W> *w, const search_tru
 // B and C that are tried; C leaves room for the blocks whose queries are more than their words.
 static const int search_minuet_sizes[][2] = {{128, 256}, {256, 512}, {512, 1024}};
 
+// Checks and times Minuet's search with the row's block sizes.
+template <typename W>
+SPIRA_API bench_time search_measure_minuet(bench_session *s, search_work<W> *w,
+                                           const search_truth *t, const bench_row *row,
+                                           double most_us) {
+    int keep = s->pool.blocks;
+    int64_t ends = minuet_ends(&w->c.kernel, w->c.set.host.capacity, row->B);
+    w->minuet = search_minuet{row->B, row->C, bench_device<int32_t>(&s->pool, ends)};
+    search_verify(s, w, t, row->input, row->method, step_minuet<W>);
+    bench_time time = bench_measure_within(s->stream, step_minuet<W>, w, most_us);
+    bench_pool_free(&s->pool, keep);
+    return time;
+}
+
 // Times Minuet's search with the B and C of the command line, or prints the quickest of a few.
 template <typename W>
 SPIRA_API void search_time_minuet(bench_session *s, search_work<W> *w, const search_truth *t,
                                   bench_row row, double most_us) {
     int tried = s->options.minuet[0] ? 1 : 3;
+    bench_row best = row;
     row.method = "minuet";
     for (int i = 0; i < tried; ++i) {
         const int *size = s->options.minuet[0] ? s->options.minuet : search_minuet_sizes[i];
-        int keep = s->pool.blocks;
-        int64_t ends = minuet_ends(&w->c.kernel, w->c.set.host.capacity, size[0]);
-        w->minuet = search_minuet{size[0], size[1], bench_device<int32_t>(&s->pool, ends)};
-        search_verify(s, w, t, row.input, row.method, step_minuet<W>);
-        bench_time time = bench_measure_within(s->stream, step_minuet<W>, w, most_us);
-        if (i == 0 || time.us < row.time.us) {
-            row.time = time;
-            row.B = size[0];
-            row.C = size[1];
-        }
-        bench_pool_free(&s->pool, keep);
+        row.B = size[0];
+        row.C = size[1];
+        row.time = search_measure_minuet(s, w, t, &row, most_us);
+        best = i == 0 || row.time.us < best.time.us ? row : best;
     }
-    bench_print(s, &row);
+    bench_print(s, &best);
+}
+
+// A map to build for a cube of K, and what it must be. Completes the row.
+template <typename W>
+SPIRA_API search_truth search_begin(bench_session *s, search_work<W> *w, int K, bench_row *row) {
+    w->c.kernel = spira::kernel_cube(K, 1);
+    search_truth t = search_truth_make(&s->pool, &w->c);
+    w->c.map = bench_device<int32_t>(&s->pool, t.total);
+    row->voxels = w->c.set.host.capacity;
+    row->K = K;
+    row->word = 8 * (int)sizeof(W);
+    row->pairs = t.pairs;
+    return t;
 }
 
 // Times Minuet's search for all block sizes, a row each.
 template <typename W>
 SPIRA_API void search_sweep_minuet(bench_session *s, search_work<W> *w, bench_row row, int K) {
     int keep = s->pool.blocks;
-    w->c.kernel = spira::kernel_cube(K, 1);
-    search_truth t = search_truth_make(&s->pool, &w->c);
-    w->c.map = bench_device<int32_t>(&s->pool, t.total);
+    const search_truth t = search_begin(s, w, K, &row);
     row.bench = row.method = "minuet";
-    row.K = K;
-    row.word = 8 * (int)sizeof(W);
-    row.pairs = t.pairs;
     for (row.B = 64; row.B <= 2048; row.B *= 2) {
         for (row.C = 64; row.C <= 4096; row.C *= 2) {
-            int before = s->pool.blocks;
-            int64_t ends = minuet_ends(&w->c.kernel, w->c.set.host.capacity, row.B);
-            w->minuet = search_minuet{row.B, row.C, bench_device<int32_t>(&s->pool, ends)};
-            search_verify(s, w, &t, row.input, row.method, step_minuet<W>);
-            row.time = bench_measure_within(s->stream, step_minuet<W>, w, search_sweep_us);
+            row.time = search_measure_minuet(s, w, &t, &row, search_sweep_us);
             bench_print(s, &row);
-            bench_pool_free(&s->pool, before);
         }
     }
     bench_pool_free(&s->pool, keep);
 }
 
-// The grid must be empty between maps: a query of it finds nothing then.
+// All searches for a cube of K. Every figure takes about most_us of the GPU, and less if it is
+// short. The grid is right twice: the first run leaves it empty.
 template <typename W>
-SPIRA_API void search_verify_empty(bench_session *s, search_work<W> *w, const search_truth *t,
-                                   const char *input) {
-    int keep = s->pool.blocks;
-    search_truth none = *t;
-    int32_t *map = bench_host<int32_t>(&s->pool, t->total);
-    memset(map, 0xff, (size_t)t->total * sizeof *map);
-    none.map = map;
-    none.got = nullptr;
-    search_verify(s, w, &none, input, "grid that was cleared", step_grid_query<W>);
-    bench_pool_free(&s->pool, keep);
-}
-
-// All searches for a cube of K. `queries`: hash table and grid once more, for the query alone.
-// Every figure takes about most_us of the GPU, and less if it is short.
-template <typename W>
-SPIRA_API void search_run(bench_session *s, search_work<W> *w, bench_row row, int K, bool queries,
+SPIRA_API void search_run(bench_session *s, search_work<W> *w, bench_row row, int K,
                           double most_us) {
     int keep = s->pool.blocks;
-    w->c.kernel = spira::kernel_cube(K, 1);
-    search_truth t = search_truth_make(&s->pool, &w->c);
-    w->c.map = bench_device<int32_t>(&s->pool, t.total);
-    row.voxels = w->c.set.host.capacity;
-    row.K = K;
-    row.word = 8 * (int)sizeof(W);
-    row.pairs = t.pairs;
+    const search_truth t = search_begin(s, w, K, &row);
     row.bytes = t.total * 4;
     bench_check_pairs(row.input, K, row.pairs);
     search_time(s, w, &t, row, "zdelta", step_zdelta<W>, most_us);
     search_time(s, w, &t, row, "bsearch", step_bsearch<W>, most_us);
     search_time_minuet(s, w, &t, row, most_us);
     search_time(s, w, &t, row, "hash", step_hash<W>, most_us);
-    if (queries) {
-        search_time(s, w, &t, row, "hash-query", step_hash_query<W>, most_us);
-    }
     if (w->grid.cells) {
+        search_verify(s, w, &t, row.input, "grid", step_grid<W>);
         search_time(s, w, &t, row, "grid", step_grid<W>, most_us);
-    }
-    if (w->grid.cells && queries) {
-        search_verify_empty(s, w, &t, row.input);
-        BENCH_TRY(grid_write(&w->c, w->grid, false, s->stream));
-        search_time(s, w, &t, row, "grid-query", step_grid_query<W>, most_us);
-        BENCH_TRY(grid_write(&w->c, w->grid, true, s->stream));
     }
     bench_pool_free(&s->pool, keep);
 }

@@ -60,7 +60,7 @@ function define_all(    run, searches, n, i, name) {
     define("batches", "Milliseconds and MiB", "network<" substr(columns_of["table4"], 2))
     define("detectors", "Microseconds", "step<;input<;measured~us")
     define("searches", "Microseconds", "input<;K;word")
-    define_methods("searches", "zdelta bsearch minuet hash hash-query grid grid-query")
+    define_methods("searches", searches)
     columns_of["searches"] = columns_of["searches"] ";B, C~text blocks"
     define("minuet", "Microseconds", "input<;K;fastest B, C~text best;us~us least;slowest B, C~text worst;us~us most")
     define("growth", "Microseconds", "voxels")

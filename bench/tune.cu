@@ -3,10 +3,11 @@
 //
 //     build/bench_tune [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32] [--out FILE] data/*.vox32
 //
-// Prints a line for each layer and scan: the best choice, and what the choice without a record
-// takes. A layer has two records: the second is for users who need the same bits from run to run.
-// All choices get a short measurement; the best one and the one without a record are then measured
-// as in the other benchmarks. Of two scans with the same key, the record of the first is kept.
+// Prints a line for each choice, and one for each layer and scan: the best choice, and what the
+// choice without a record takes. A layer has two records: the second is for users who need the same
+// bits from run to run. All choices get a short measurement; the best one and the one without a
+// record are then measured as in the other benchmarks. Of two scans with the same key, the record
+// of the first is kept.
 #include "conv_work.cuh"
 
 enum { tuner_records_most = 4096, tuner_short_us = 10000 };
@@ -38,6 +39,21 @@ static tuner_text tuner_choice_text(const spira::tune_choice *c) {
         snprintf(t.text, sizeof t.text, "%s", names[c->dataflow]);
     }
     return t;
+}
+
+// Begins a line.
+static void tuner_print(const char *bench, const tuner_layer *l, const spira::tune_choice *choice,
+                        double us) {
+    printf("{\"bench\": \"%s\"", bench);
+    bench_print_text("input", l->m->input);
+    bench_print_count("voxels", l->m->voxels);
+    bench_print_count("K", l->m->K);
+    bench_print_count("cin", l->key.shape.cin);
+    bench_print_count("cout", l->key.shape.cout);
+    bench_print_text("dtype", spira::numeric_name(l->key.shape.type));
+    bench_print_count("deterministic", l->key.deterministic);
+    bench_print_text("choice", tuner_choice_text(choice).text);
+    bench_print_figure("us", us);
 }
 
 // Checks a choice and returns its time.
@@ -91,6 +107,8 @@ static spira::tune_record tuner_tune(bench_session *s, tuner_layer *l) {
     double least = 0;
     for (int i = 0; i < count; ++i) {
         const double us = tuner_time(s, l, &choices[i], tuner_short_us);
+        tuner_print("tune-choice", l, &choices[i], us);
+        printf("}\n");
         best = i == 0 || us < least ? &choices[i] : best;
         least = i == 0 ? us : fmin(us, least);
     }
@@ -98,16 +116,7 @@ static spira::tune_record tuner_tune(bench_session *s, tuner_layer *l) {
     double us = best == untuned ? untuned_us : tuner_time(s, l, best, bench_most_us);
     best = us < untuned_us ? best : untuned;
     us = fmin(us, untuned_us);
-    printf("{\"bench\": \"tune\"");
-    bench_print_text("input", l->m->input);
-    bench_print_count("voxels", l->m->voxels);
-    bench_print_count("K", l->m->K);
-    bench_print_count("cin", l->key.shape.cin);
-    bench_print_count("cout", l->key.shape.cout);
-    bench_print_text("dtype", spira::numeric_name(l->key.shape.type));
-    bench_print_count("deterministic", l->key.deterministic);
-    bench_print_text("choice", tuner_choice_text(best).text);
-    bench_print_figure("us", us);
+    tuner_print("tune", l, best, us);
     bench_print_text("untuned", tuner_choice_text(untuned).text);
     bench_print_figure("untuned_us", untuned_us);
     bench_print_figure("over", untuned_us / us);
