@@ -12,7 +12,7 @@
 // are out, the start of each kernel behind the one before it is in. Nothing is rotated: every run
 // reads what the last one read, so that inputs which fit the L2 cache are in it, as they are in a
 // network, where the step before has just written them. Whole networks are timed as their caller
-// sees them instead: bench_wall.
+// sees them instead: bench_wall_graph.
 #ifndef SPIRA_BENCH_BENCH_CUH
 #define SPIRA_BENCH_BENCH_CUH
 
@@ -130,6 +130,11 @@ SPIRA_API T *bench_device(bench_pool *pool, int64_t count) {
 }
 
 template <typename T>
+SPIRA_API T *bench_array(bench_pool *pool, int64_t count, bool on_device) {
+    return on_device ? bench_device<T>(pool, count) : bench_host<T>(pool, count);
+}
+
+template <typename T>
 SPIRA_API T *bench_upload(bench_pool *pool, const T *host, int64_t count) {
     T *device = bench_device<T>(pool, count);
     BENCH_CUDA(cudaMemcpyAsync(device, host, (size_t)count * sizeof(T), cudaMemcpyHostToDevice,
@@ -225,16 +230,6 @@ static const char *const bench_dataflow_names[] = {"os", "ws", "hybrid"};
 
 enum { bench_dataflow_os, bench_dataflow_ws, bench_dataflow_hybrid, bench_dataflows };
 
-// The bits of a name; 0: there is no such.
-SPIRA_API int bench_dataflow(const char *name) {
-    for (int d = 0; d < bench_dataflows; ++d) {
-        if (strcmp(name, bench_dataflow_names[d]) == 0) {
-            return 1 << d;
-        }
-    }
-    return strcmp(name, "all") == 0 ? (1 << bench_dataflows) - 1 : 0;
-}
-
 // What bench/net.cu measures.
 static const char *const bench_part_names[] = {"tables", "fig13",   "fig15",
                                                "table4", "batches", "deployed"};
@@ -249,11 +244,11 @@ enum {
     bench_parts
 };
 
-// The bit of a name; 0: there is no such.
-SPIRA_API int bench_part(const char *name) {
-    for (int p = 0; p < bench_parts; ++p) {
-        if (strcmp(name, bench_part_names[p]) == 0) {
-            return 1 << p;
+// The bit of a name among others; 0: there is no such.
+SPIRA_API int bench_bit(const char *const *names, int count, const char *name) {
+    for (int i = 0; i < count; ++i) {
+        if (strcmp(name, names[i]) == 0) {
+            return 1 << i;
         }
     }
     return 0;
@@ -273,8 +268,9 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
     if (strcmp(name, "--voxel") == 0) {
         return sscanf(value, "%f%c", &o->voxel, &rest) == 1 && o->voxel > 0;
     }
-    if (strcmp(name, "--only") == 0 && bench_part(value)) {
-        o->parts |= bench_part(value);
+    const int part = bench_bit(bench_part_names, bench_parts, value);
+    if (strcmp(name, "--only") == 0 && part) {
+        o->parts |= part;
         return true;
     }
     if (strcmp(name, "--only") == 0) {
@@ -285,7 +281,9 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
         return o->sweep_minuet = strcmp(value, "minuet") == 0;
     }
     if (strcmp(name, "--dataflow") == 0) {
-        o->dataflows = bench_dataflow(value);
+        o->dataflows = strcmp(value, "all") == 0
+                           ? (1 << bench_dataflows) - 1
+                           : bench_bit(bench_dataflow_names, bench_dataflows, value);
         return o->dataflows != 0;
     }
     if (strcmp(name, "--threshold") == 0) {
@@ -534,6 +532,12 @@ SPIRA_API spira::status bench_voxelize(const bench_scene<W> *scene, cudaStream_t
     return scene->voxelize(scene, stream);
 }
 
+// The same as a step of a bench_scene.
+template <typename W>
+SPIRA_API spira::status bench_voxelize_step(void *scene, cudaStream_t stream) {
+    return bench_voxelize((const bench_scene<W> *)scene, stream);
+}
+
 template <typename W>
 SPIRA_API spira::voxel_set<W> bench_set_host(bench_pool *pool, int32_t capacity) {
     spira::voxel_set<W> set = {bench_host<W>(pool, capacity), bench_host<int32_t>(pool, 1),
@@ -655,6 +659,38 @@ SPIRA_API bench_sets<W> bench_coarse(bench_pool *pool, const bench_scene<W> *sce
     return coarse;
 }
 
+// The step from a scene's set to the one at stride 2.
+template <typename W>
+struct bench_halve {
+    spira::downsample_args<W> args;
+    void *scratch;
+    size_t scratch_bytes;
+    int32_t outputs;
+};
+
+template <typename W>
+SPIRA_API spira::status bench_halve_step(void *context, cudaStream_t stream) {
+    const bench_halve<W> *w = (const bench_halve<W> *)context;
+    return spira::downsample(&w->args, w->scratch, w->scratch_bytes, stream);
+}
+
+// Makes the step and checks it. The output set has room for as many voxels as the input, as it must
+// have where nobody knows how many there will be. `args` point to the scene.
+template <typename W>
+SPIRA_API bench_halve<W> bench_halve_make(bench_pool *pool, const bench_scene<W> *scene) {
+    const bench_sets<W> coarse = bench_coarse(pool, scene, 2);
+    const int32_t voxels = scene->fine.host.capacity;
+    bench_halve<W> w = {};
+    w.args = {&scene->layout, scene->fine.device, {}, {2, 2, 2}, bench_set_device<W>(pool, voxels),
+              scene->trouble};
+    w.outputs = coarse.host.capacity;
+    BENCH_TRY(spira::downsample_workspace(w.args.in, voxels, &w.scratch_bytes));
+    w.scratch = bench_device<char>(pool, (int64_t)w.scratch_bytes);
+    BENCH_TRY(bench_halve_step<W>(&w, pool->stream));
+    bench_check_set(pool, coarse.host, w.args.out, scene->input, "downsample");
+    return w;
+}
+
 // The scene of a layer whose map is made beforehand: the words do not matter then.
 SPIRA_API bench_scene<uint64_t> bench_scene_wide(bench_pool *pool, const bench_input *input) {
     spira::word_layout layout;
@@ -749,6 +785,24 @@ SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape 
     return bytes;
 }
 
+// Builds the ordered layout of the request's map over the scene's voxels.
+SPIRA_API void bench_order_make(bench_pool *pool, const bench_scene<uint64_t> *scene,
+                                spira::order_request *request, spira::conv_map *map) {
+    const spira::voxel_set<uint64_t> set = scene->fine.device;
+    const int volume = spira::kernel_norm_count(&request->kernel,
+                                                request->threshold ? request->threshold : INT_MAX,
+                                                spira::kernel_volume(&request->kernel));
+    size_t bytes = 0;
+    request->count = set.count;
+    request->capacity = set.capacity;
+    request->layout = bench_order(pool, set.capacity, volume, true);
+    *map = spira::conv_map_of_order(&request->layout, set.count, set.capacity);
+    int keep = pool->blocks;
+    void *scratch = bench_order_scratch(pool, request, 1, &bytes);
+    BENCH_TRY(spira::order_build(bench_gpu(), request, 1, scratch, bytes, pool->stream));
+    bench_pool_free(pool, keep);
+}
+
 // ---- lists, and both by a threshold -------------------------------------------------------------
 
 // A submanifold layer's pairs as lists. pairs: room in them; forms: what else the search writes;
@@ -774,45 +828,27 @@ SPIRA_API spira::map_lists bench_lists(bench_pool *pool, const bench_scene<uint6
     return lists;
 }
 
-// The layout of the dense offsets.
-struct bench_dense {
-    spira::conv_map map;
-};
-
-// a: shape, kernel, threshold, and d->map as identity; it is given the map. os [capacity, columns
-// of the threshold], device.
-SPIRA_API void bench_dense_make(bench_pool *pool, const int32_t *os, spira::conv_hybrid_args *a,
-                                bench_dense *d) {
-    const spira::conv_shape dense = spira::conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
-    spira::order_request request = {};
-    request.kernel = a->kernel;
-    request.threshold = a->threshold;
-    request.map = os;
-    request.count = d->map.count;
-    request.capacity = d->map.capacity;
-    request.layout = bench_order(pool, d->map.capacity, dense.volume, true);
-    d->map = spira::conv_map_of_order(&request.layout, d->map.count, d->map.capacity);
-    size_t bytes = 0;
-    void *scratch = bench_order_scratch(pool, &request, 1, &bytes);
-    BENCH_TRY(spira::order_build(bench_gpu(), &request, 1, scratch, bytes, pool->stream));
-}
-
 // A submanifold layer by both dataflows: its lists, its layout and its packed weights. a: shape,
-// kernel, threshold; pairs: of the map; weight [volume, cin, cout], device.
+// kernel, threshold; it is given the map, that of the dense offsets. pairs: of the map; weight
+// [volume, cin, cout], device.
 SPIRA_API void bench_hybrid_make(bench_pool *pool, const bench_scene<uint64_t> *scene,
                                  int64_t pairs, const float *weight, spira::conv_hybrid_args *a,
-                                 bench_dense *d) {
+                                 spira::conv_map *map) {
     const int columns = spira::map_os_columns(&a->kernel, a->threshold, false);
-    d->map = spira::conv_map_identity(scene->fine.device.count, scene->fine.device.capacity);
-    a->map = &d->map;
+    *map = spira::conv_map_identity(scene->fine.device.count, scene->fine.device.capacity);
+    a->map = map;
     spira::map_forms forms = spira::map_forms_os(nullptr);
     forms.threshold = a->threshold;
     if (columns) {
-        forms.os = bench_device<int32_t>(pool, (int64_t)d->map.capacity * columns);
+        forms.os = bench_device<int32_t>(pool, (int64_t)map->capacity * columns);
     }
     a->pairs = bench_lists(pool, scene, &a->kernel, pairs, forms);
     if (columns) {
-        bench_dense_make(pool, forms.os, a, d);
+        spira::order_request request = {};
+        request.kernel = a->kernel;
+        request.threshold = a->threshold;
+        request.map = forms.os;
+        bench_order_make(pool, scene, &request, map);
     }
     size_t bytes = 0;
     BENCH_TRY(spira::conv_hybrid_weights_bytes(bench_gpu(), a, &bytes));
@@ -864,83 +900,41 @@ SPIRA_API double bench_median(double *values, int count) {
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-// Microseconds of one replay, which starts right behind another one: the host's part is hidden.
-SPIRA_API double bench_replay(cudaStream_t stream, cudaGraphExec_t exec, const cudaEvent_t at[2]) {
-    float ms;
-    BENCH_CUDA(cudaGraphLaunch(exec, stream));
-    BENCH_CUDA(cudaEventRecord(at[0], stream));
-    BENCH_CUDA(cudaGraphLaunch(exec, stream));
-    BENCH_CUDA(cudaEventRecord(at[1], stream));
-    BENCH_CUDA(cudaEventSynchronize(at[1]));
-    BENCH_CUDA(cudaEventElapsedTime(&ms, at[0], at[1]));
-    return 1000.0 * (double)ms;
-}
+enum { bench_wall_runs = 200, bench_least = 5 };
 
-// Times a step as the top of this file says, but with fewer replays where they would take more
-// than about most_us.
-SPIRA_API bench_time bench_measure_within(cudaStream_t stream, bench_step step, void *context,
-                                          double most_us) {
-    double us[bench_replays], last = 0, warm = 0;
-    cudaGraphExec_t exec = bench_capture(stream, step, context, bench_steps);
-    cudaEvent_t at[2];
-    BENCH_CUDA(cudaEventCreate(&at[0]));
-    BENCH_CUDA(cudaEventCreate(&at[1]));
-    for (int i = 0; i < 3 || warm < bench_budget(bench_warm_us); ++i) {
-        last = bench_replay(stream, exec, at);
-        warm += last;
-    }
-    int replays = (int)fmin(bench_replays, fmax(5, bench_budget(most_us) / last));
-    for (int i = 0; i < replays; ++i) {
-        us[i] = bench_replay(stream, exec, at);
-    }
-    BENCH_CUDA(cudaEventDestroy(at[0]));
-    BENCH_CUDA(cudaEventDestroy(at[1]));
-    BENCH_CUDA(cudaGraphExecDestroy(exec));
-    BENCH_CUDA(cudaGetLastError());
-    bench_time t = {bench_median(us, replays) / bench_steps, replays * bench_steps};
-    return t;
-}
-
-// A step of over a millisecond gets fewer replays.
-SPIRA_API bench_time bench_measure(cudaStream_t stream, bench_step step, void *context) {
-    return bench_measure_within(stream, step, context, bench_most_us);
-}
-
-enum { bench_wall_runs = 200, bench_wall_least = 5 };
-
-// Microseconds from an event before a step to one behind it, in a stream with nothing else.
-SPIRA_API double bench_wall_once(cudaStream_t stream, bench_step step, void *context,
-                                 const cudaEvent_t at[2]) {
-    float ms;
-    BENCH_CUDA(cudaEventRecord(at[0], stream));
-    BENCH_TRY(step(context, stream));
-    BENCH_CUDA(cudaEventRecord(at[1], stream));
-    BENCH_CUDA(cudaEventSynchronize(at[1]));
-    BENCH_CUDA(cudaEventElapsedTime(&ms, at[0], at[1]));
-    return 1000.0 * (double)ms;
-}
-
-// Times a step as its caller sees it, launches from the host and all: the median of up to `runs`
-// (at most bench_wall_runs), of fewer where they would take more than about most_us.
-SPIRA_API bench_time bench_wall(cudaStream_t stream, bench_step step, void *context, int runs,
-                                double most_us) {
+// Times a step between two events: the median of up to `runs` (at most bench_wall_runs), of fewer
+// where they would take more than about most_us. behind: each run starts right behind another one,
+// so that the host's part is hidden; else in a stream with nothing else.
+SPIRA_API bench_time bench_repeat(cudaStream_t stream, bench_step step, void *context, int runs,
+                                  double most_us, bool behind) {
     double us[bench_wall_runs], last = 0, warm = 0;
     cudaEvent_t at[2];
     BENCH_CUDA(cudaEventCreate(&at[0]));
     BENCH_CUDA(cudaEventCreate(&at[1]));
+    const auto once = [&] {
+        float ms;
+        if (behind) {
+            BENCH_TRY(step(context, stream));
+        }
+        BENCH_CUDA(cudaEventRecord(at[0], stream));
+        BENCH_TRY(step(context, stream));
+        BENCH_CUDA(cudaEventRecord(at[1], stream));
+        BENCH_CUDA(cudaEventSynchronize(at[1]));
+        BENCH_CUDA(cudaEventElapsedTime(&ms, at[0], at[1]));
+        return 1000.0 * (double)ms;
+    };
     for (int i = 0; i < 3 || warm < bench_budget(bench_warm_us); ++i) {
-        last = bench_wall_once(stream, step, context, at);
+        last = once();
         warm += last;
     }
-    runs = (int)fmin(runs, fmax(bench_wall_least, most_us / last));
+    runs = (int)fmin(runs, fmax(bench_least, most_us / last));
     for (int i = 0; i < runs; ++i) {
-        us[i] = bench_wall_once(stream, step, context, at);
+        us[i] = once();
     }
     BENCH_CUDA(cudaEventDestroy(at[0]));
     BENCH_CUDA(cudaEventDestroy(at[1]));
     BENCH_CUDA(cudaGetLastError());
-    bench_time t = {bench_median(us, runs), runs};
-    return t;
+    return {bench_median(us, runs), runs};
 }
 
 // A step that replays a graph: the context is a cudaGraphExec_t.
@@ -948,11 +942,27 @@ SPIRA_API spira::status bench_graph_step(void *context, cudaStream_t stream) {
     return spira::status_from_cuda(cudaGraphLaunch((cudaGraphExec_t)context, stream), "graph");
 }
 
-// The same, of a graph of one run of the step.
+// Times a step as the top of this file says, but with fewer replays where they would take more
+// than about most_us.
+SPIRA_API bench_time bench_measure_within(cudaStream_t stream, bench_step step, void *context,
+                                          double most_us) {
+    cudaGraphExec_t exec = bench_capture(stream, step, context, bench_steps);
+    const bench_time t =
+        bench_repeat(stream, bench_graph_step, exec, bench_replays, bench_budget(most_us), true);
+    BENCH_CUDA(cudaGraphExecDestroy(exec));
+    return {t.us / bench_steps, t.runs * bench_steps};
+}
+
+// A step of over a millisecond gets fewer replays.
+SPIRA_API bench_time bench_measure(cudaStream_t stream, bench_step step, void *context) {
+    return bench_measure_within(stream, step, context, bench_most_us);
+}
+
+// Times a step as its caller sees it, in a graph of one run.
 SPIRA_API bench_time bench_wall_graph(cudaStream_t stream, bench_step step, void *context, int runs,
                                       double most_us) {
     cudaGraphExec_t exec = bench_capture(stream, step, context, 1);
-    bench_time t = bench_wall(stream, bench_graph_step, exec, runs, most_us);
+    const bench_time t = bench_repeat(stream, bench_graph_step, exec, runs, most_us, false);
     BENCH_CUDA(cudaGraphExecDestroy(exec));
     return t;
 }
@@ -976,7 +986,7 @@ struct bench_row {
     int K, cin, cout;
     const char *dtype;
     int word;
-    const char *layout, *dataflow, *form, *net, *method, *pass;
+    const char *layout, *dataflow, *net, *method, *pass;
     int batch;      // scans
     int t;          // of hybrid layouts
     int B, C;       // of the method "minuet"
@@ -1043,7 +1053,6 @@ SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
     bench_print_count("word", r->word);
     bench_print_text("layout", r->layout);
     bench_print_text("dataflow", r->dataflow);
-    bench_print_text("form", r->form);
     if (bench_same_text(r->layout, "hybrid")) { // 0 is one of them
         printf(", \"t\": %d", r->t);
     }

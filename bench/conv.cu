@@ -24,7 +24,7 @@ static void conv_thresholds(bench_session *s, const bench_scene<uint64_t> *scene
     for (int t = asked < 0 ? 0 : asked; t <= last; ++t) {
         int keep = s->pool.blocks;
         char name[250];
-        bench_dense dense = {};
+        spira::conv_map dense = {};
         snprintf(name, sizeof name, "%.200s, t = %d", label, t);
         conv_work_hybrid(s, scene, m, t, w, &dense);
         row->t = t;
@@ -40,13 +40,7 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
     snprintf(label, sizeof label, "%.120s: conv %d,%d,%d %s", m->input, layer->cin, layer->cout,
              layer->K, spira::numeric_name(type));
     conv_work w = conv_work_make(s, m, layer, type);
-    bench_row row = bench_row_make("conv", scene);
-    row.K = layer->K;
-    row.cin = layer->cin;
-    row.cout = layer->cout;
-    row.dtype = spira::numeric_name(type);
-    row.pairs = m->pairs;
-    row.flops = 2 * m->pairs * layer->cin * layer->cout;
+    bench_row row = conv_row(scene, m, layer, type);
     for (int d = 0; d < bench_dataflows; ++d) {
         if (!(s->options.dataflows >> d & 1)) {
             continue;

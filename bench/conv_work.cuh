@@ -28,7 +28,6 @@ struct conv_case {
     const int32_t *count; // [1], device
     const int32_t *map;   // [voxels, volume], host
     int64_t pairs;
-    spira::order_layout order; // device
     spira::conv_map by_order;
     spira::map_lists lists; // device; where a dataflow reads them
 };
@@ -50,24 +49,6 @@ SPIRA_API float conv_random(uint64_t stream, int64_t index) {
     return (float)(int32_t)(bits >> 40) * (1.0f / 8388608) - 1;
 }
 
-// The ordered layout of a map in device memory.
-SPIRA_API void conv_case_order(bench_session *s, const spira::kernel_shape *kernel,
-                               const int32_t *map, conv_case *m) {
-    m->order = bench_order(&s->pool, m->voxels, spira::kernel_volume(kernel), true);
-    int keep = s->pool.blocks;
-    spira::order_request request = {};
-    request.kernel = *kernel;
-    request.map = map;
-    request.count = m->count;
-    request.capacity = m->voxels;
-    request.layout = m->order;
-    size_t bytes;
-    void *scratch = bench_order_scratch(&s->pool, &request, 1, &bytes);
-    BENCH_TRY(spira::order_build(bench_gpu(), &request, 1, scratch, bytes, s->stream));
-    bench_pool_free(&s->pool, keep);
-    bench_check_order(&s->pool, kernel, m->map, m->voxels, m->order, m->input);
-}
-
 // The map is built by the code under test and compared with the host's before it is used.
 SPIRA_API conv_case conv_case_make(bench_session *s, const bench_scene<uint64_t> *scene, int K) {
     spira::kernel_shape kernel = spira::kernel_cube(K, 1);
@@ -84,8 +65,11 @@ SPIRA_API conv_case conv_case_make(bench_session *s, const bench_scene<uint64_t>
     bench_check_pairs(m.input, K, m.pairs);
     bench_check_same(&s->pool, m.map, (const int32_t *)map, (int64_t)m.voxels * volume, m.input,
                      "kernel map");
-    conv_case_order(s, &kernel, map, &m);
-    m.by_order = spira::conv_map_of_order(&m.order, m.count, m.voxels);
+    spira::order_request request = {};
+    request.kernel = kernel;
+    request.map = map;
+    bench_order_make(&s->pool, scene, &request, &m.by_order);
+    bench_check_order(&s->pool, &kernel, m.map, m.voxels, request.layout, m.input);
     if (s->options.dataflows != 1 << bench_dataflow_os) {
         m.lists = bench_lists(&s->pool, scene, &kernel, m.pairs);
     }
@@ -167,7 +151,8 @@ SPIRA_API void conv_work_lists(bench_session *s, const conv_case *m, conv_work *
 
 // The layer with the offsets of a norm below `threshold` output-stationary.
 SPIRA_API void conv_work_hybrid(bench_session *s, const bench_scene<uint64_t> *scene,
-                                const conv_case *m, int threshold, conv_work *w, bench_dense *d) {
+                                const conv_case *m, int threshold, conv_work *w,
+                                spira::conv_map *map) {
     spira::conv_hybrid_args a = {};
     a.shape = w->args.shape;
     a.kernel = spira::kernel_cube(m->K, 1);
@@ -176,7 +161,7 @@ SPIRA_API void conv_work_hybrid(bench_session *s, const bench_scene<uint64_t> *s
     a.out = w->args.out;
     int64_t elements = (int64_t)a.shape.volume * a.shape.cin * a.shape.cout;
     const float *weight = bench_upload(&s->pool, w->weight, elements);
-    bench_hybrid_make(&s->pool, scene, m->pairs, weight, &a, d);
+    bench_hybrid_make(&s->pool, scene, m->pairs, weight, &a, map);
     BENCH_TRY(spira::conv_hybrid_workspace(&a, &w->scratch_bytes));
     w->scratch = bench_device<char>(&s->pool, (int64_t)w->scratch_bytes);
     w->hybrid = a;
@@ -192,12 +177,6 @@ SPIRA_API spira::status conv_step(void *context, cudaStream_t stream) {
 }
 
 // ---- the check ----------------------------------------------------------------------------------
-
-struct conv_worst {
-    double ratio; // error over bound; NaN counts as infinite
-    int row, channel;
-    double got, expected, bound;
-};
 
 // sum and magnitude [cout]: sum a w and sum |a| |w| of one output row. Returns the terms.
 SPIRA_API int64_t conv_reference_row(const conv_work *w, const int32_t *taps, double *sum,
@@ -221,27 +200,23 @@ SPIRA_API int64_t conv_reference_row(const conv_work *w, const int32_t *taps, do
     return terms;
 }
 
-// The worst output of a row. The bound: twice the textbook's for sums in fp32, because tensor cores
-// cut off where fp32 units round, and one rounding to the storage type.
-SPIRA_API conv_worst conv_check_row(const conv_work *w, const conv_case *m, const void *out,
-                                    int row) {
+// The largest error of a row over its bound; NaN counts as infinite. The bound: twice the
+// textbook's for sums in fp32, because tensor cores cut off where fp32 units round, and one
+// rounding to the storage type.
+SPIRA_API double conv_check_row(const conv_work *w, const conv_case *m, const void *out, int row) {
     const spira::conv_shape *s = &w->args.shape;
     bool half = s->type == spira::numeric_f16 || s->type == spira::numeric_bf16;
     double epsilon = half ? spira::numeric_epsilon(s->type) : 0;
     double smallest = s->type == spira::numeric_f16 ? ldexp(1, -24) : ldexp(1, -126);
-    double sum[spira::conv_channels_max], magnitude[spira::conv_channels_max];
+    double sum[spira::conv_channels_max], magnitude[spira::conv_channels_max], worst = 0;
     const int32_t *taps = m->map + (int64_t)row * s->volume;
     double scale = 2.0 * (double)(conv_reference_row(w, taps, sum, magnitude) + 4) * ldexp(1, -24);
-    conv_worst worst = {-1, row, 0, 0, 0, 0};
     for (int c = 0; c < s->cout; ++c) {
         double got = (double)spira::numeric_load(s->type, out, (int64_t)row * s->cout + c);
         double error = scale * magnitude[c];
         double bound = error + epsilon * (fabs(sum[c]) + error) + smallest;
         double ratio = fabs(got - sum[c]) / bound;
-        ratio = isnan(ratio) ? INFINITY : ratio;
-        if (ratio > worst.ratio) {
-            worst = {ratio, row, c, got, sum[c], bound};
-        }
+        worst = fmax(worst, isnan(ratio) ? INFINITY : ratio);
     }
     return worst;
 }
@@ -267,18 +242,16 @@ SPIRA_API void conv_check(bench_session *s, const conv_work *w, const conv_case 
         bench_fail("%s: %lld of %lld outputs are not written or not finite", label, (long long)bad,
                    (long long)elements);
     }
-    conv_worst worst[conv_samples];
+    double worst[conv_samples];
     int samples = m->voxels < conv_samples ? m->voxels : conv_samples;
 #pragma omp parallel for schedule(dynamic, 16)
     for (int i = 0; i < samples; ++i) {
         worst[i] = conv_check_row(w, m, out, bench_sample(m->voxels, conv_samples, i));
     }
     for (int i = 0; i < samples; ++i) {
-        if (!(worst[i].ratio <= 1)) {
-            bench_fail("%s: output %d, channel %d is %.9g instead of %.9g: %.3g times its bound "
-                       "%.3g",
-                       label, worst[i].row, worst[i].channel, worst[i].got, worst[i].expected,
-                       worst[i].ratio, worst[i].bound);
+        if (!(worst[i] <= 1)) {
+            bench_fail("%s: output %d is off by %.3g times its bound", label,
+                       bench_sample(m->voxels, conv_samples, i), worst[i]);
         }
     }
 }
@@ -296,6 +269,19 @@ SPIRA_API bench_time conv_measure(bench_session *s, conv_work *w, const conv_cas
     conv_check(s, w, m, label);
     bench_pool_free(&s->pool, keep);
     return bench_measure_within(s->stream, conv_step, w, most_us);
+}
+
+// The row of a layer, without layout and dataflow.
+SPIRA_API bench_row conv_row(const bench_scene<uint64_t> *scene, const conv_case *m,
+                             const conv_layer *layer, spira::numeric type) {
+    bench_row row = bench_row_make("conv", scene);
+    row.K = layer->K;
+    row.cin = layer->cin;
+    row.cout = layer->cout;
+    row.dtype = spira::numeric_name(type);
+    row.pairs = m->pairs;
+    row.flops = 2 * m->pairs * layer->cin * layer->cout;
+    return row;
 }
 
 typedef void (*conv_body)(bench_session *s, const bench_scene<uint64_t> *scene, const conv_case *m,

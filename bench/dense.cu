@@ -152,20 +152,17 @@ static int32_t join_work_make(bench_pool *pool, const bench_sets<dense_word> *se
         total += set[l].host.capacity;
     }
     const int64_t sums = (int64_t)total * dense_wide;
-    w->args.out = on_device ? bench_set_device<dense_word>(pool, total)
-                            : bench_set_host<dense_word>(pool, total);
-    w->args.rows.begin =
-        on_device ? bench_device<int32_t>(pool, total + 1) : bench_host<int32_t>(pool, total + 1);
-    w->args.rows.order =
-        on_device ? bench_device<int32_t>(pool, total) : bench_host<int32_t>(pool, total);
-    w->args.trouble = on_device ? bench_device<spira::device_status>(pool, 1)
-                                : bench_host<spira::device_status>(pool, 1);
+    w->args.out = {bench_array<dense_word>(pool, total, on_device),
+                   bench_array<int32_t>(pool, 1, on_device), total};
+    w->args.rows.begin = bench_array<int32_t>(pool, total + 1, on_device);
+    w->args.rows.order = bench_array<int32_t>(pool, total, on_device);
+    w->args.trouble = bench_array<spira::device_status>(pool, 1, on_device);
     w->sums.channels = dense_wide;
     w->sums.type = spira::numeric_f16;
     w->sums.rows = w->args.rows;
     w->sums.count = w->args.out.count;
     w->sums.out_capacity = total;
-    w->sums.out = on_device ? bench_device<uint16_t>(pool, sums) : bench_host<uint16_t>(pool, sums);
+    w->sums.out = bench_array<uint16_t>(pool, sums, on_device);
     BENCH_TRY(on_device ? spira::join_workspace(&w->args, &w->scratch_bytes)
                         : spira::join_host_workspace(&w->args, &w->scratch_bytes));
     w->scratch = on_device ? bench_device<char>(pool, (int64_t)w->scratch_bytes)

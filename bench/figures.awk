@@ -181,7 +181,7 @@ function take(    step, us, plain, name) {
     if (figure == "maps")
         step = map_step()
     if (step != "" && value("word") == 64) {
-        keep_wide(step, us)
+        keep("wide", step, value("input") ", " value("voxels") " voxels, 64-bit words")
         step = ""
     }
     if (step != "" && drawn()) {
@@ -228,7 +228,7 @@ function take(    step, us, plain, name) {
     if (figure == "portable" && portable && is("conv") && value("dataflow") == "os" && plain && drawn())
         plot_point(input_panel(), "spira, plain sm_90", layer(), us)
     if (!portable && is("conv") && value("dataflow") == "os" && plain)
-        keep_conv()
+        keep("conv", layer())
     if (figure == "norms" && is("norms") && drawn()) {
         plot_series(value("input"), "line")
         plot_point("K = " value("K"), value("input"), value("t"), value("density"))
@@ -237,41 +237,30 @@ function take(    step, us, plain, name) {
         plot_point(input_panel(), "weight-stationary", layer(), us)
 }
 
-# Keeps an output-stationary layer, which two figures draw beside others of the same layer.
-function keep_conv() {
-    ++convs
-    conv_at[convs] = layer()
-    conv_input[convs] = value("input")
-    conv_us[convs] = value("us")
-    conv_commit[convs] = commit
+# Keeps a point until all lines are known: a "conv" that two figures draw beside others of the same
+# layer, or a step on "wide" words, which is drawn if the scan has no other words.
+function keep(kind, step, title) {
+    ++kept
+    kept_kind[kept] = kind
+    kept_step[kept] = step
+    kept_title[kept] = title
+    kept_input[kept] = value("input")
+    kept_us[kept] = value("us")
+    kept_goal[kept] = value("target_us")
+    kept_commit[kept] = commit
 }
 
-function add_convs(name,    i) {
-    for (i = 1; i <= convs; ++i)
-        if (conv_input[i] in panel_title && conv_at[i] in category_of) {
-            plot_point(panel_title[conv_input[i]], name, conv_at[i], conv_us[i])
-            note_commit(conv_commit[i])
-        }
-}
-
-# Keeps a step on 64-bit words, which is drawn if the scan has no other words.
-function keep_wide(step, us) {
-    ++wides
-    wide_input[wides] = value("input")
-    wide_title[wides] = value("input") ", " value("voxels") " voxels, 64-bit words"
-    wide_step[wides] = step
-    wide_us[wides] = us
-    wide_goal[wides] = value("target_us")
-    wide_commit[wides] = commit
-}
-
-function add_wide(    i) {
-    for (i = 1; i <= wides; ++i) {
-        if (wide_input[i] in panel_title)
+function add_kept(kind, name,    i, known) {
+    for (i = 1; i <= kept; ++i) {
+        known = kept_input[i] in panel_title
+        if (kept_kind[i] != kind || (kind == "wide" ? known : !known || !(kept_step[i] in category_of)))
             continue
-        plot_point(wide_title[i], "spira", wide_step[i], wide_us[i])
-        plot_point(wide_title[i], "target", wide_step[i], wide_goal[i])
-        note_commit(wide_commit[i])
+        if (known)
+            kept_title[i] = panel_title[kept_input[i]]
+        plot_point(kept_title[i], name, kept_step[i], kept_us[i])
+        if (kind == "wide")
+            plot_point(kept_title[i], "target", kept_step[i], kept_goal[i])
+        note_commit(kept_commit[i])
     }
 }
 
@@ -292,7 +281,7 @@ function take_scene(panel,    key) {
 # What can be drawn only when all lines are known.
 function finish_figure(    named, i, n, name) {
     if (figure == "maps") {
-        add_wide()
+        add_kept("wide", "spira")
         named["map, K=3, os"] = "map K=3"
         named["map, K=5, os"] = "map K=5"
         named["map, K=3, ws"] = "lists K=3"
@@ -308,15 +297,15 @@ function finish_figure(    named, i, n, name) {
             named[category[i]] = category[i]
     add_peers(named)
     if (figure == "portable") {
-        add_convs("spira, sm_90a")
+        add_kept("conv", "spira, sm_90a")
         for (i = 1; i <= targets; ++i)
             if (goal_input[i] in panel_title && named[goal_step[i]] != "")
                 plot_point(panel_title[goal_input[i]], "target", named[goal_step[i]], goal_us[i])
     }
     if (figure == "grouping")
-        add_convs("spira's convolution")
+        add_kept("conv", "spira's convolution")
     if (figure == "dataflows")
-        add_convs("output-stationary")
+        add_kept("conv", "output-stationary")
 }
 
 BEGIN {

@@ -20,11 +20,6 @@ struct sort_work {
     spira::voxelize_scratch<W> s; // within the scene's scratch
 };
 
-template <typename W>
-static spira::status sort_voxelize_step(void *context, cudaStream_t stream) {
-    return bench_voxelize(&((const sort_work<W> *)context)->scene, stream);
-}
-
 // The first half of voxelize.
 template <typename W>
 static spira::status sort_pack_step(void *context, cudaStream_t stream) {
@@ -69,49 +64,22 @@ static void sort_run(bench_session *s, const bench_input *input, const bench_sce
 
     row.method = "voxelize"; // the scene is what it made: checked
     row.bytes = rows * (12 + 4 + 4) + voxels * (int64_t)(sizeof(W) + 4);
-    row.time = bench_measure(s->stream, sort_voxelize_step<W>, &w);
+    row.time = bench_measure(s->stream, bench_voxelize_step<W>, &w.scene);
     bench_print(s, &row);
 }
 
 // ---- downsample ---------------------------------------------------------------------------------
 
-template <typename W>
-struct downsample_work {
-    spira::word_layout layout;
-    spira::voxel_set<W> in, out;
-    spira::triple stride;
-    spira::device_status *trouble;
-    void *scratch;
-    size_t scratch_bytes;
-};
-
-template <typename W>
-static spira::status downsample_step(void *context, cudaStream_t stream) {
-    const downsample_work<W> *w = (const downsample_work<W> *)context;
-    const spira::downsample_args<W> args = {&w->layout, w->in, {}, w->stride, w->out, w->trouble};
-    return spira::downsample(&args, w->scratch, w->scratch_bytes, stream);
-}
-
-// The output set has room for as many voxels as the input, as it must have where nobody knows how
-// many there will be. `bytes`: both sets, once.
+// `bytes`: both sets, once.
 template <typename W>
 static void downsample_run(bench_session *s, const bench_scene<W> *scene) {
     int keep = s->pool.blocks;
-    bench_sets<W> coarse = bench_coarse(&s->pool, scene, 2);
-    int32_t voxels = scene->fine.host.capacity, outputs = coarse.host.capacity;
-    downsample_work<W> w = {
-        scene->layout, scene->fine.device, coarse.device, {2, 2, 2}, scene->trouble, nullptr, 0};
-    w.out = bench_set_device<W>(&s->pool, voxels);
-    BENCH_TRY(spira::downsample_workspace(w.in, w.out.capacity, &w.scratch_bytes));
-    w.scratch = bench_device<char>(&s->pool, (int64_t)w.scratch_bytes);
-    BENCH_TRY(downsample_step<W>(&w, s->stream));
-    bench_check_set(&s->pool, coarse.host, w.out, scene->input, "downsample");
-
+    bench_halve<W> w = bench_halve_make(&s->pool, scene);
     bench_row row = bench_row_make("downsample", scene);
-    row.outputs = outputs;
+    row.outputs = w.outputs;
     row.word = 8 * (int)sizeof(W);
-    row.bytes = ((int64_t)voxels + outputs) * (int64_t)sizeof(W);
-    row.time = bench_measure(s->stream, downsample_step<W>, &w);
+    row.bytes = ((int64_t)row.voxels + w.outputs) * (int64_t)sizeof(W);
+    row.time = bench_measure(s->stream, bench_halve_step<W>, &w);
     bench_print(s, &row);
     bench_pool_free(&s->pool, keep);
 }

@@ -36,11 +36,7 @@ static spira::expand_rule expand_rule_of(const expand_case *c, spira::triple ext
 
 template <typename W>
 struct expand_work {
-    spira::word_layout layout;
-    spira::kernel_shape kernel;
-    spira::expand_rule rule;
-    spira::voxel_set<W> in, out;
-    spira::device_status *trouble;
+    spira::expand_args<W> args;
     void *scratch;
     size_t scratch_bytes;
 };
@@ -48,27 +44,22 @@ struct expand_work {
 template <typename W>
 static spira::status expand_step(void *context, cudaStream_t stream) {
     const expand_work<W> *w = (const expand_work<W> *)context;
-    const spira::expand_args<W> args = {&w->layout, &w->kernel, &w->rule,
-                                        w->in,      w->out,     w->trouble};
-    return spira::expand(bench_gpu(), &args, w->scratch, w->scratch_bytes, stream);
+    return spira::expand(bench_gpu(), &w->args, w->scratch, w->scratch_bytes, stream);
 }
 
-// The output set as the host makes it. Its capacity is its count.
+// The output set as the host makes it. Its capacity is its count. args: without output and status.
 template <typename W>
-static spira::voxel_set<W> expand_on_host(bench_pool *pool, const expand_work<W> *w,
-                                          spira::voxel_set<W> in) {
+static spira::voxel_set<W> expand_on_host(bench_pool *pool, spira::expand_args<W> args) {
     size_t bytes = 0;
     spira::device_status trouble = {};
-    spira::expand_args<W> args = {&w->layout, &w->kernel, &w->rule, in, {}, &trouble};
+    args.trouble = &trouble;
     BENCH_TRY(spira::expand_host_workspace(&args, &bytes));
-    const int32_t most = (int32_t)(bytes / sizeof(W));
-    spira::voxel_set<W> set = bench_set_host<W>(pool, most);
+    args.out = bench_set_host<W>(pool, (int32_t)(bytes / sizeof(W)));
     char *scratch = bench_host_workspace(pool, bytes);
-    args.out = set;
     BENCH_TRY(spira::expand_host(&args, scratch, bytes));
     BENCH_TRY(spira::device_status_read(&trouble));
-    set.capacity = *set.count;
-    return set;
+    args.out.capacity = *args.out.count;
+    return args.out;
 }
 
 // The output set's capacity is its count, as that of a plan that was fitted to the scan. `bytes`:
@@ -77,19 +68,17 @@ template <typename W>
 static void expand_run_case(bench_session *s, const bench_scene<W> *scene, const expand_case *c,
                             spira::triple extent) {
     int keep = s->pool.blocks;
-    expand_work<W> w = {};
-    w.layout = scene->layout;
-    w.kernel = expand_kernel(c);
-    w.rule = expand_rule_of(c, extent);
-    w.in = scene->fine.device;
-    w.trouble = scene->trouble;
-    const spira::voxel_set<W> host = expand_on_host(&s->pool, &w, scene->fine.host);
-    w.out = bench_set_device<W>(&s->pool, host.capacity);
-    const spira::expand_args<W> args = {&w.layout, &w.kernel, &w.rule, w.in, w.out, w.trouble};
-    BENCH_TRY(spira::expand_workspace(&args, &w.scratch_bytes));
+    const spira::kernel_shape kernel = expand_kernel(c);
+    const spira::expand_rule rule = expand_rule_of(c, extent);
+    expand_work<W> w = {{&scene->layout, &kernel, &rule, scene->fine.host, {}, nullptr}, {}, 0};
+    const spira::voxel_set<W> host = expand_on_host(&s->pool, w.args);
+    w.args.in = scene->fine.device;
+    w.args.out = bench_set_device<W>(&s->pool, host.capacity);
+    w.args.trouble = scene->trouble;
+    BENCH_TRY(spira::expand_workspace(&w.args, &w.scratch_bytes));
     w.scratch = bench_device<char>(&s->pool, (int64_t)w.scratch_bytes);
     BENCH_TRY(expand_step<W>(&w, s->stream));
-    bench_check_set(&s->pool, host, w.out, scene->input, c->name);
+    bench_check_set(&s->pool, host, w.args.out, scene->input, c->name);
     bench_check_trouble(&s->pool, scene->trouble);
 
     bench_row row = bench_row_make("expand", scene);

@@ -4,31 +4,20 @@
 //     data/*.vox32
 //
 // "net", method "graph": one CUDA graph with everything, in which the coarser sets are indexed
-// while the first layers run. It is replayed 200 times, each replay between two events in an idle
-// stream: the time that a caller waits. `bytes` are the workspace and the loaded parameters; the
-// keys after it divide them. Methods "voxelize" (to the features of the voxels), "index" (all sets
-// and maps) and "features" (all layers) are its parts, each in a graph of its own, one after the
-// other.
+// while the first layers run: the time that a caller waits. `bytes` are the workspace and the
+// loaded parameters; the keys after it divide them. Methods "voxelize" (to the features of the
+// voxels), "index" (all sets and maps) and "features" (all layers) are its parts, each in a graph
+// of its own, one after the other.
 //
-// "fig13": the ideas of the Spira paper, added one after the other, end to end.
-//   bsearch       separate launches; each layer builds its set unless an earlier layer has, then
-//                 its own map by a binary search for each output and offset
-//   zdelta        the same with the z-delta search
-//   network-wide  separate launches; all sets, then all maps in few launches, shared by the layers,
-//                 then the features
-//   graph         the same in one graph
-// "fig15": sets and maps alone, in a graph: "sequential" (a launch for each map), "streams" (on 4
-// streams, each map after its sets), "batch" (up to 16 maps in a launch). All ways of both figures
-// write output-stationary maps; net_ways.cuh says what their times leave out.
+// "fig13": the ideas of the Spira paper, added one after the other, end to end; "fig15": sets and
+// maps alone, in a graph: net_ways.cuh.
 //
 // "table4": SparseResNet21 with 3, 7 and 13 for the size of its kernels (that of its head, 1x1x3,
 // stays), with 1 and 4 scans. "batches": 1 to 16 scans. These two take the first input alone;
 // further scans of a batch are the same one, mirrored and moved.
 //
-// "deployed": the networks of examples/detectors.h, their lines as those of "net". Detectors start
-// from raw points and end in a dense bird's-eye map or in voxels with features: net_deployed.cuh.
-// A scan without points runs a detector only if --net names it. The random scene is left out where
-// there is a scan.
+// "deployed": the networks of examples/detectors.h, their lines as those of "net":
+// net_deployed.cuh. The random scene is left out where there is a scan.
 #include "net_deployed.cuh"
 #include "net_ways.cuh"
 
@@ -144,11 +133,7 @@ static void net_run_start(bench_session *s, const bench_input *input, const net_
         fprintf(stderr, "%s: %s: left out: nothing is in its range\n", input->name, job->name);
         return;
     }
-    net_values values = {scene.in.points + 3, start->values, start->columns};
-    if (!in->points) {
-        values.device = bench_upload(&s->pool, start->values, (int64_t)in->rows * start->columns);
-    }
-    net_run_job(s, &scene, values, job);
+    net_run_job(s, &scene, {scene.in.points + 3, start->values, start->columns}, job);
 }
 
 // The same scan as often as a batch has scans: one in two mirrored in x, two in four in y, and each
@@ -212,17 +197,22 @@ static int net_reach(bench_pool *pool, const net_job *job) {
     return (int)spira::max_of(xy, need.reach.z);
 }
 
+// Networks on a scan as often as the jobs' batch has scans, with words as narrow as can be.
+static void net_run_batch(bench_session *s, const bench_input *input, const net_job *jobs,
+                          int count, int reach) {
+    int keep = s->pool.blocks;
+    bench_input all = net_repeat(&s->pool, input, jobs->batches);
+    spira::word_layout layout = bench_fit(&all, reach);
+    net_run_jobs(s, &all, &layout, jobs, count);
+    bench_pool_free(&s->pool, keep);
+}
+
 static void net_run_table4(bench_session *s, const bench_input *input) {
-    const int sizes[] = {3, 7, 13};
-    for (int K : sizes) {
+    for (int K : {3, 7, 13}) {
         for (int batches = 1; batches <= 4 && (K <= 7 || !s->options.quick); batches += 3) {
-            int keep = s->pool.blocks;
-            net_job job =
+            const net_job job =
                 net_job_make(bench_part_names[bench_part_table4], "SparseResNet21", K, batches);
-            bench_input all = net_repeat(&s->pool, input, batches);
-            spira::word_layout layout = bench_fit(&all, net_reach(&s->pool, &job));
-            net_run_jobs(s, &all, &layout, &job, 1);
-            bench_pool_free(&s->pool, keep);
+            net_run_batch(s, input, &job, 1, net_reach(&s->pool, &job));
         }
     }
 }
@@ -230,13 +220,9 @@ static void net_run_table4(bench_session *s, const bench_input *input) {
 static void net_run_batches(bench_session *s, const bench_input *input) {
     const char *bench = bench_part_names[bench_part_batches];
     for (int batches = 1; batches <= (s->options.quick ? 4 : 16); batches *= 2) {
-        int keep = s->pool.blocks;
         const net_job jobs[] = {net_job_make(bench, "SparseResNet21", 0, batches),
                                 net_job_make(bench, "MinkUNet42", 0, batches)};
-        bench_input all = net_repeat(&s->pool, input, batches);
-        spira::word_layout layout = bench_fit(&all, bench_reach);
-        net_run_jobs(s, &all, &layout, jobs, 2);
-        bench_pool_free(&s->pool, keep);
+        net_run_batch(s, input, jobs, 2, bench_reach);
     }
 }
 
@@ -249,9 +235,8 @@ static void net_run_deployed(bench_session *s, const bench_input *input) {
         int keep = s->pool.blocks;
         net_job job = net_deployed_job(name);
         const networks::network *n = net_table(&s->pool, &job);
-        if (net_is_ranged(n) && !input->raw.points && !s->options.net) {
-            fprintf(stderr, "%s: %s: left out: a scan without points (--net %s takes its voxels)\n",
-                    input->name, name, name);
+        if (net_is_ranged(n) && !input->raw.points) {
+            fprintf(stderr, "%s: %s: left out: a scan without points\n", input->name, name);
         } else if (net_is_ranged(n)) {
             int32_t rows;
             const spira::word_layout layout = net_fit(n);
@@ -268,14 +253,9 @@ static void net_run_deployed(bench_session *s, const bench_input *input) {
 
 // Whether some part knows a network of this name.
 static bool net_is_known(const char *wanted) {
-    bool known = false;
-    for (const char *name : net_names) {
-        known = known || strcmp(wanted, name) == 0;
-    }
-    for (const char *name : net_deployed_names) {
-        known = known || strcmp(wanted, name) == 0;
-    }
-    return known;
+    return bench_bit(net_names, sizeof net_names / sizeof *net_names, wanted) ||
+           bench_bit(net_deployed_names, sizeof net_deployed_names / sizeof *net_deployed_names,
+                     wanted);
 }
 
 static void net_run_input(bench_session *s, const bench_input *input) {

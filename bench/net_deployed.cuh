@@ -1,8 +1,7 @@
 // bench/net_deployed.cuh: what the networks of examples/detectors.h start from.
 //
 // Detectors start from points: a row is x, y, z and the inputs of the network. A run drops the
-// points out of range, voxelises the others and takes the mean of each voxel. A scan without points
-// has its voxels moved to the middle of the extent; those beyond it are dropped. SpUNet-v1m1 starts
+// points out of range, voxelises the others and takes the mean of each voxel. SpUNet-v1m1 starts
 // from integer coordinates, as the other networks do, with voxels of 5 cm.
 #ifndef SPIRA_BENCH_NET_DEPLOYED_CUH
 #define SPIRA_BENCH_NET_DEPLOYED_CUH
@@ -32,62 +31,27 @@ struct net_start {
     int columns;
 };
 
-// Points: x, y, z and the inputs of the network.
-static void net_start_points(bench_pool *pool, const bench_input *input, const networks::network *n,
-                             net_start *start) {
+// rows: *rows becomes their number, and must outlive the result.
+static net_start net_start_make(bench_pool *pool, const bench_input *input,
+                                const networks::network *n, int32_t *rows) {
+    net_start start = {};
     const scan::scan_cloud *cloud = &input->raw;
     const int columns = 3 + n->input_channels;
-    float *rows = bench_host<float>(pool, cloud->rows * columns);
+    float *points = bench_host<float>(pool, cloud->rows * columns);
     for (int64_t i = 0; i < cloud->rows; ++i) {
-        float *row = rows + i * columns;
+        float *row = points + i * columns;
         scan::scan_row_place(cloud, i, 0, row);
         scan::scan_row_inputs(cloud, i, 0, false, n->input_channels, row + 3);
         if (n->exchange_xy) { // the inputs keep their order
             std::swap(row[0], row[1]);
         }
     }
-    BENCH_TRY(spira::voxel_range(n->lo, n->hi, n->voxel, &start->in));
-    start->in.points = rows;
-    start->in.columns = start->columns = columns;
-    start->values = rows + 3;
-}
-
-// Voxels, moved so that their mean is in the middle of the extent.
-static void net_start_voxels(bench_pool *pool, const bench_input *input, const networks::network *n,
-                             net_start *start) {
-    const scan::scan_cloud *cloud = &input->cloud;
-    const int extent[3] = {n->grid.extent.x, n->grid.extent.y, n->grid.extent.z};
-    int32_t *rows = bench_host<int32_t>(pool, cloud->rows * 3);
-    float *values = bench_host<float>(pool, cloud->rows * n->input_channels);
-    int64_t sum[3] = {0, 0, 0};
-    for (int64_t i = 0; i < cloud->rows * 3; ++i) {
-        sum[i % 3] += cloud->voxels[i];
-    }
-    for (int64_t i = 0; i < cloud->rows * 3; ++i) {
-        rows[i] = cloud->voxels[i] + extent[i % 3] / 2 - (int32_t)(sum[i % 3] / cloud->rows);
-    }
-    for (int64_t i = 0; i < cloud->rows; ++i) {
-        scan::scan_row_inputs(cloud, i, 0.05f, false, n->input_channels,
-                              values + i * n->input_channels);
-    }
-    start->in.extent = n->grid.extent;
-    start->in.coords = rows;
-    start->in.columns = 3;
-    start->values = values;
-    start->columns = n->input_channels;
-}
-
-// rows: *rows becomes their number, and must outlive the result.
-static net_start net_start_make(bench_pool *pool, const bench_input *input,
-                                const networks::network *n, int32_t *rows) {
-    net_start start = {};
-    if (input->raw.points) {
-        net_start_points(pool, input, n, &start);
-    } else {
-        net_start_voxels(pool, input, n, &start);
-    }
-    start.in.rows = *rows = (int32_t)input->cloud.rows;
+    BENCH_TRY(spira::voxel_range(n->lo, n->hi, n->voxel, &start.in));
+    start.in.points = points;
+    start.in.columns = start.columns = columns;
+    start.in.rows = *rows = (int32_t)cloud->rows;
     start.in.count = rows;
+    start.values = points + 3;
     return start;
 }
 

@@ -1,5 +1,14 @@
 // bench/net_ways.cuh: other ways than net_run's to build the kernel maps of a network.
 //
+// "fig13", a whole run:
+//   bsearch       separate launches; each layer builds its set unless an earlier layer has, then
+//                 its own map by a binary search for each output and offset
+//   zdelta        the same with the z-delta search
+//   network-wide  separate launches; all sets, then all maps in few launches, shared by the layers
+//   graph         the same in one graph
+// "fig15", sets and maps alone: "sequential" (a launch for each map), "streams" (on 4 streams, each
+// map after its sets), "batch" (up to 16 maps in a launch).
+//
 // All ways write output-stationary maps; they differ in the search and in its order. The
 // convolutions read layouts that net_index has written before, so no way's time includes the
 // conversion of a map to a layout. The figures compare the ways with each other, not with net_run,
@@ -219,7 +228,7 @@ static bench_time net_way_time(bench_session *s, net_maps<W> *m, const net_way *
     int runs = net_runs(s);
     return way->part == bench_part_fig15 ? bench_measure(s->stream, way->step, m)
            : way->captured ? bench_wall_graph(s->stream, way->step, m, runs, net_part_us)
-                           : bench_wall(s->stream, way->step, m, runs, net_part_us);
+                           : bench_repeat(s->stream, way->step, m, runs, net_part_us, false);
 }
 
 // Times the selected ways, after net_index. `bytes` of fig15 are those of the maps.

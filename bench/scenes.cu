@@ -47,29 +47,11 @@ struct scenes_reference {
 template <typename W>
 struct scenes_work {
     bench_scene<W> scene;
-    spira::voxel_set<W> coarse;
     search_work<W> search; // the os map
     map_work<W> m;         // and its other forms
     scenes_forms forms;
     spira::device_status *trouble;
-    void *scratch; // of downsample
-    size_t scratch_bytes;
 };
-
-// ---- steps --------------------------------------------------------------------------------------
-
-template <typename W>
-static spira::status scenes_voxelize_step(void *context, cudaStream_t stream) {
-    return bench_voxelize(&((const scenes_work<W> *)context)->scene, stream);
-}
-
-template <typename W>
-static spira::status scenes_downsample_step(void *context, cudaStream_t stream) {
-    const scenes_work<W> *w = (const scenes_work<W> *)context;
-    const spira::downsample_args<W> args = {
-        &w->scene.layout, w->scene.fine.device, {}, {2, 2, 2}, w->coarse, w->trouble};
-    return spira::downsample(&args, w->scratch, w->scratch_bytes, stream);
-}
 
 // ---- checks -------------------------------------------------------------------------------------
 
@@ -281,22 +263,14 @@ static void scenes_run_maps(bench_session *s, scenes_work<W> *w, scenes_lines *l
 template <typename W>
 static void scenes_run_sets(bench_session *s, scenes_work<W> *w, scenes_lines *lines,
                             bench_row row) {
-    bench_pool *pool = &s->pool;
-    const int keep = pool->blocks;
+    const int keep = s->pool.blocks;
     row.method = "voxelize"; // the scene is what it made: checked
-    scenes_time(s, lines, &row, scenes_step_voxelize, scenes_voxelize_step<W>, w);
-
-    bench_sets<W> coarse = bench_coarse(pool, &w->scene, 2);
-    const int32_t voxels = w->scene.fine.host.capacity;
-    w->coarse = bench_set_device<W>(pool, voxels);
-    BENCH_TRY(spira::downsample_workspace(w->scene.fine.device, voxels, &w->scratch_bytes));
-    w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
-    BENCH_TRY(scenes_downsample_step<W>(w, s->stream));
-    bench_check_set(pool, coarse.host, w->coarse, row.input, "downsample");
+    scenes_time(s, lines, &row, scenes_step_voxelize, bench_voxelize_step<W>, &w->scene);
+    bench_halve<W> half = bench_halve_make(&s->pool, &w->scene);
     row.method = "downsample";
-    row.outputs = coarse.host.capacity;
-    scenes_time(s, lines, &row, scenes_step_downsample, scenes_downsample_step<W>, w);
-    bench_pool_free(pool, keep);
+    row.outputs = half.outputs;
+    scenes_time(s, lines, &row, scenes_step_downsample, bench_halve_step<W>, &half);
+    bench_pool_free(&s->pool, keep);
 }
 
 template <typename W>

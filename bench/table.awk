@@ -353,20 +353,16 @@ function measured(step, input,    key) {
     return ("networks", key) in seen ? cell["networks", key, "graph"] : cell["deployed", key, "graph"]
 }
 
-# Steps with words of 64 bits: a table of their own, and where no others fit the first one.
+# Steps with words of 64 bits have a table of their own, and are in the first one if no others fit.
 function finish_steps(table,    i, key, words) {
     for (i = 1; i <= rows[table]; ++i) {
         key = row[table, i]
         words = (key, "narrow") in cell ? "narrow" : "wide"
-        if (table == "indexing" && (key, "wide") in cell) {
-            row["words", ++rows["words"]] = key SUBSEP "words"
-            head[key, "words"] = head[key]
-            cell[key, "words", "narrow"] = cell[key, "narrow"]
-            cell[key, "words", "wide"] = cell[key, "wide"]
-            if (cell[key, "narrow"] > 0 && cell[key, "wide"] > 0)
-                cell[key, "words", "ratio"] = sprintf("%.2f", cell[key, "wide"] / cell[key, "narrow"])
-        }
-        head[key] = head[key] (words == "wide" ? ", 64 bits" : "")
+        if (table == "indexing" && (key, "wide") in cell)
+            row["words", ++rows["words"]] = key
+        if (cell[key, "narrow"] > 0 && cell[key, "wide"] > 0)
+            cell[key, "ratio"] = sprintf("%.2f", cell[key, "wide"] / cell[key, "narrow"])
+        suffix[table, key] = words == "wide" ? ", 64 bits" : ""
         cell[key, "measured"] = cell[key, words]
         cell[key, "target"] = cell[key, words " target"]
         cell[key, "limit"] = cell[key, words " limit"]
@@ -505,7 +501,7 @@ function print_table(table,    columns, column, part, titles, under, kind, from,
     print under
     for (i = 1; i <= rows[table]; ++i) {
         key = row[table, i]
-        line = "| " head[key] " |"
+        line = "| " head[key] suffix[table, key] " |"
         for (c = 1; c <= columns; ++c)
             if (kind[c] != "")
                 line = line " " formatted(kind[c], cell[key, from[c]]) " |"

@@ -65,7 +65,7 @@ static double tuner_time(bench_session *s, tuner_layer *l, const spira::tune_cho
                                        ? spira::pairs_form_ordered
                                        : spira::pairs_form_atomic;
     char label[400];
-    bench_dense dense = {};
+    spira::conv_map dense = {};
     conv_work *w = &l->work;
     w->args.sizes = &sizes;
     if (choice->dataflow == spira::tune_dataflow_os) {
