@@ -1,8 +1,7 @@
 // spira/tune.cuh: the ways to compute a layer on a GPU, and the choice among them.
 //
-// The choice says which function computes the layer, and how: `conv` with tune_sizes, or
-// conv_pairs_run or conv_hybrid with its form and threshold. A tuner runs each candidate over a
-// sample (a scan, its kernel maps and features), checks the result, then times it.
+// A choice says which function computes the layer, and how: `conv` with tune_sizes, conv_pairs_run,
+// or conv_hybrid with a threshold. A tuner runs each, checks the result, then times it.
 #ifndef SPIRA_TUNE_CUH
 #define SPIRA_TUNE_CUH
 

@@ -78,12 +78,13 @@ SPIRA_API tune_key tune_key_make(const device_info *gpu, const conv_shape *shape
     return {gpu->capability, gpu->multiprocessors, *shape, same, tune_round(outputs), density};
 }
 
-enum { tune_members = sizeof(tune_record) / sizeof(int), tune_members_layer = 8 };
+enum { tune_members = 16, tune_members_layer = 8 };
 
 // The members of a record in their order. The first eight are of the GPU and the layer.
 struct tune_values {
     int of[tune_members];
 };
+static_assert(sizeof(tune_values) == sizeof(tune_record), "a record has other members");
 
 SPIRA_API tune_values tune_values_of(const tune_record *r) {
     tune_values v;
