@@ -218,6 +218,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_cube_move_blocks(K))
     if (!some && stretch) {
         return;
     }
+    unsigned long long all = scratch.starts.begin[K * K * K];
     const int begin = lane < K * K ? (int)scratch.starts.begin[k] : 0;
     if (some && first + (lane * 4 & -plane_rows(K)) < total) { // its outputs have a tile
         four = map_cube_fetch<K>(scratch.found + ((int64_t)stretch * K + plane));
@@ -226,7 +227,8 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_cube_move_blocks(K))
         before = scratch.starts.before[(int64_t)k * scratch.starts.stretches + stretch];
         count = map_cube_stretch_count<K>(scratch, plane, lane, stretch, total);
     }
-    if (map_starts_fit(scratch.starts, task.lists, task.map.trouble) && some) {
+    asm volatile("" : "+l"(all)); // not before: its wait would hold the loads back
+    if (map_starts_fit(scratch.starts, all, task.lists, task.map.trouble) && some) {
         map_cube_move_stretch<W, K>(task, stretch, plane, four, {begin + before, count},
                                     stages + plane);
     }

@@ -63,7 +63,8 @@ SPIRA_KERNEL void __launch_bounds__(search_threads, 7)
     map_lists_kernel(const __grid_constant__ map_lists_task<W> task) {
     extern __shared__ int4 map_shared[];
     const int number = (int)blockIdx.x;
-    if (move && !map_starts_fit(task.starts, task.lists, task.map.forms.trouble)) {
+    if (move && !map_starts_fit(task.starts, task.starts.begin[task.starts.volume], task.lists,
+                                task.map.forms.trouble)) {
         return;
     }
     if (!move) {

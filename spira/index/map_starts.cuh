@@ -55,11 +55,10 @@ SPIRA_KERNEL void __launch_bounds__(map_scan_threads)
     }
 }
 
-// Returns whether all pairs fit. The first thread block writes the begins of the lists, all 0 if
-// they do not fit, and records how many pairs there are.
-SPIRA_DEVICE bool map_starts_fit(const map_starts &starts, const map_lists &lists,
-                                 device_status *trouble) {
-    const unsigned long long all = starts.begin[starts.volume];
+// Returns whether all pairs (starts.begin[volume]) fit. The first thread block writes the begins of
+// the lists, all 0 if they do not fit, and records how many pairs there are.
+SPIRA_DEVICE bool map_starts_fit(const map_starts &starts, unsigned long long all,
+                                 const map_lists &lists, device_status *trouble) {
     const bool fits = all <= (unsigned long long)lists.capacity;
     for (int k = threadIdx.x; blockIdx.x == 0 && k <= starts.volume; k += (int)blockDim.x) {
         lists.begin[k] = fits ? (int32_t)starts.begin[k] : 0;
