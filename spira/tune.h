@@ -2,7 +2,6 @@
 //
 // A table of records is an array of the caller's. tune.cuh lists the choices of a layer. The loop
 // that runs, checks and times them is the caller's; bench/tune.cu is one.
-//
 // Text: the version, then a line for each record. Tables are compared as text.
 //
 //   spira tuning records, version 4
@@ -125,8 +124,9 @@ SPIRA_API status tune_record_check(const tune_record *r) {
 }
 
 // Whether a record is of the same GPU and layer as a key, whatever the counts.
-// errors   status_unsupported: the first member that differs, by its name; detail: the record's
+// errors   null pointers; status_unsupported: the first member that differs; detail: the record's
 SPIRA_API status tune_layer_check(const tune_record *record, const tune_key *key) {
+    SPIRA_REQUIRE(record && key, status_null_pointer, "record (key)", 0);
     const tune_record of_key = {*key, {}, 0};
     const tune_values v = tune_values_of(record), wanted = tune_values_of(&of_key);
     for (int i = 0; i < tune_members_layer; ++i) {
@@ -146,7 +146,7 @@ SPIRA_API int tune_steps(int a, int b) {
 SPIRA_API const tune_record *tune_find(const tune_record *records, int count, const tune_key *key) {
     const tune_record *found = nullptr;
     int least = 3;
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; records && key && i < count; ++i) {
         const tune_key *k = &records[i].key;
         const int steps =
             tune_steps(k->outputs, key->outputs) + tune_steps(k->density, key->density);

@@ -240,6 +240,9 @@ TEST(tune_text_refuses_arguments) {
     check_named(tune_write_text(&r, -1, text, 2 * tune_line_most), status_capacity, "text");
     CHECK(guarded_untouched(text, 0, 2 * tune_line_most));
     check_named(tune_record_check(nullptr), status_null_pointer, "record");
+    check_named(tune_layer_check(nullptr, &r.key), status_null_pointer, "record (key)");
+    check_named(tune_layer_check(&r, nullptr), status_null_pointer, "record (key)");
+    CHECK(!tune_find(nullptr, 1, &r.key) && !tune_find(&r, 1, nullptr));
     check_named(tune_read_text(nullptr, 0, &r, 1, &count), status_null_pointer, "text");
     check_named(tune_read_text("", 0, nullptr, 1, &count), status_null_pointer, "records");
     check_named(tune_read_text("", 0, &r, 1, nullptr), status_null_pointer, "records");
