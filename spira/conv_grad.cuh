@@ -180,44 +180,6 @@ SPIRA_API status conv_grad_weight_check(const device_info *gpu, const conv_grad_
                         : status_success();
 }
 
-SPIRA_API grad_params grad_params_of(const conv_grad_weight_args *a, const grad_cut *c) {
-    const conv_shape *s = &a->shape;
-    const int element = numeric_size(s->type);
-    grad_params p = {};
-    p.in = a->in;
-    p.in2 = a->in2;
-    p.out_grad = a->out_grad;
-    p.pairs = a->pairs;
-    p.count = a->count;
-    p.weight_grad = a->weight_grad;
-    p.bias_grad = a->bias_grad;
-    p.sides = a->sides;
-    p.capacity = a->capacity;
-    p.volume = s->volume;
-    p.cin = s->cin;
-    p.cin2 = s->cin2;
-    p.cout = s->cout;
-    p.type = s->type;
-    p.parts = c->parts;
-    p.down1 = c->down1;
-    p.down = c->down;
-    p.across = c->across;
-    p.chunk = c->chunk;
-    p.stages = c->stages;
-    p.wide_in = conv_aligned(a->in, s->cin, element, 16);
-    p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, 16);
-    p.wide_out = conv_aligned(a->out_grad, s->cout, element, 16);
-    p.wide_grad = conv_aligned(a->weight_grad, s->cout, (int)sizeof(float), 16);
-    return p;
-}
-
-// Scratch of conv_grad_weight: carved, or counted if there is no memory.
-SPIRA_API void grad_carve(const conv_shape *shape, const grad_cut *cut, workspace *w,
-                          grad_params *p) {
-    p->slots = workspace_take<float>(w, grad_slots(cut));
-    p->bias_slots = workspace_take<float>(w, grad_bias_slots(shape->cout));
-}
-
 // Bytes of scratch for conv_grad_weight: the partial sums of one to three thread blocks a
 // multiprocessor, and those of the bias. It depends on the shape and the device alone.
 SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_shape *shape,
@@ -226,9 +188,10 @@ SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_s
     SPIRA_TRY(conv_shape_check(shape));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     const grad_cut cut = grad_cut_of(shape, gpu);
+    conv_grad_weight_args none = {};
+    none.shape = *shape;
     workspace w = workspace_begin(nullptr);
-    grad_params p = {};
-    grad_carve(shape, &cut, &w, &p);
+    grad_params_of(&none, &cut, &w);
     *bytes = w.used;
     return status_success();
 }
@@ -260,12 +223,11 @@ SPIRA_API status conv_grad_weight(const device_info *gpu, const conv_grad_weight
     SPIRA_TRY(conv_grad_weight_workspace(gpu, &args->shape, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const grad_cut cut = grad_cut_of(&args->shape, gpu);
-    grad_params p = grad_params_of(args, &cut);
-    p.programmatic = args->programmatic && gpu->programmatic;
     workspace w = workspace_begin(scratch);
-    grad_carve(&args->shape, &cut, &w, &p);
+    grad_params p = grad_params_of(args, &cut, &w);
+    p.args.programmatic = args->programmatic && gpu->programmatic;
     return numeric_dispatch<format>(args->shape.type,
-                                    [&](auto tag) { return grad_run(tag, gpu, p, &cut, stream); });
+                                    [&](auto tag) { return grad_run(tag, gpu, p, stream); });
 }
 
 // ---- bias gradient ------------------------------------------------------------------------------
@@ -296,17 +258,18 @@ SPIRA_API status conv_grad_bias(const device_info *gpu, const conv_grad_bias_arg
     SPIRA_TRY(conv_grad_bias_check(args));
     SPIRA_TRY(conv_grad_bias_workspace(args->cout, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    grad_bias_params p = {};
-    p.from = args->out_grad;
-    p.count = args->count;
-    p.slots = (float *)scratch;
-    p.to = args->bias_grad;
-    p.capacity = args->capacity;
-    p.channels = args->cout;
-    p.wide = args->cout % grad_bias_each == 0 && wide_aligned(args->out_grad, 16);
-    return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return grad_bias_run<typename decltype(tag)::element>(gpu, p, false, stream);
-    });
+    grad_params p = {};
+    p.args.shape.cout = args->cout;
+    p.args.out_grad = args->out_grad;
+    p.args.count = args->count;
+    p.args.capacity = args->capacity;
+    p.args.bias_grad = args->bias_grad;
+    p.bias_slots = (float *)scratch;
+    p.wide_out = conv_aligned(args->out_grad, args->cout, numeric_size(args->type), 16);
+    SPIRA_TRY(numeric_dispatch<format>(args->type, [&](auto tag) {
+        return grad_bias_launch<typename decltype(tag)::element>(p, false, stream);
+    }));
+    return grad_reduce_launch(gpu, p, stream);
 }
 
 } // namespace spira

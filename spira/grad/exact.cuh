@@ -41,8 +41,8 @@ SPIRA_DEVICE void grad_exact_read(const grad_params &p, const grad_tile &tile, c
                                   int32_t rows, grad_exact_ahead &ahead) {
     const int pair = (int)threadIdx.x / 16, channel = (int)threadIdx.x % 16 * 4;
     const grad_pair own = grad_pair_check(grad_pair_load(c, pair, grad_exact_chunk), rows);
-    grad_exact_load<E>(tile.in, p.type, own.in, channel, ahead.in);
-    grad_exact_load<E>(tile.out, p.type, own.out, channel, ahead.out);
+    grad_exact_load<E>(tile.in, p.args.shape.type, own.in, channel, ahead.in);
+    grad_exact_load<E>(tile.out, p.args.shape.type, own.out, channel, ahead.out);
 }
 
 template <typename E>

@@ -84,7 +84,9 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     uint32_t *starts = (uint32_t *)(grad_memory + T::ring_bytes + grad_split_bytes(T::rows));
     float *shared = (float *)(grad_memory + T::ring_bytes);
     const int part = (int)blockIdx.y;
-    grad_wait(p, false);
+    if (!p.args.programmatic) {
+        pdl_wait();
+    }
     grad_cursor filled = grad_cursor_begin(p, part, starts); // of the stage that is filled next
     grad_cursor done = filled;                               // that is multiplied next
     const uint32_t part_first = filled.at;
@@ -102,7 +104,9 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     if (filled.at < filled.stop) {
         ahead = grad_pairs_load<T>(filled);
     }
-    grad_wait(p, true); // features, slots and the gradient belong to the kernels before until here
+    if (p.args.programmatic) {
+        pdl_wait(); // features, slots and the gradient belong to the kernels before until here
+    }
     uint32_t to = 0, at = 0; // first bytes of these stages
     int s = 1 - T::stages;
     while (done.at < done.stop) { // a list: between two of them no register holds sums
@@ -138,7 +142,6 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         grad_flush<T>(target, own, sum, shared);
     }
     async_copy_wait();
-    grad_wait_bias(p);
 #endif
 }
 

@@ -10,23 +10,6 @@
 
 namespace spira {
 
-// The kernels of the weight gradient.
-enum grad_form : int {
-    grad_form_exact,  // grad/exact.cuh
-    grad_form_tensor, // grad/kernel.cuh
-    grad_form_hopper, // grad/hopper/
-};
-
-// Follows from the shape and the device alone, so that scratch can be counted without a map.
-struct grad_cut {
-    grad_form form;
-    int rows, columns; // input and output channels of a tile
-    int chunk;         // pairs
-    int down1, down;   // tiles along the input channels: of the first source, of both
-    int across, parts; // tiles along the output channels; parts of the pairs
-    int stages;        // of the ring of grad_form_hopper
-};
-
 SPIRA_API int grad_tiles_down(const conv_shape *s, int rows) {
     return (int)(ceil_div(s->cin, rows) + ceil_div(s->cin2, rows));
 }
@@ -100,97 +83,107 @@ SPIRA_API int64_t grad_slots(const grad_cut *c) {
     return (int64_t)c->parts * c->down * c->across * c->rows * c->columns;
 }
 
+// The parameters of the kernels, with scratch from `w`: carved, or counted if there is no memory.
+SPIRA_API grad_params grad_params_of(const conv_grad_weight_args *a, const grad_cut *cut,
+                                     workspace *w) {
+    const conv_shape *s = &a->shape;
+    const int element = numeric_size(s->type);
+    grad_params p = {};
+    p.args = *a;
+    p.cut = *cut;
+    p.slots = workspace_take<float>(w, grad_slots(cut));
+    p.bias_slots = workspace_take<float>(w, grad_bias_slots(s->cout));
+    p.wide_in = conv_aligned(a->in, s->cin, element, 16);
+    p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, 16);
+    p.wide_out = conv_aligned(a->out_grad, s->cout, element, 16);
+    p.wide_grad = conv_aligned(a->weight_grad, s->cout, (int)sizeof(float), 16);
+    return p;
+}
+
 // ---- launches -----------------------------------------------------------------------------------
 
-// rows, columns: of a tile.
-SPIRA_LAUNCHER status grad_reduce_launch(const device_info *gpu, const grad_params &p, int rows,
-                                         int columns, cudaStream_t stream) {
-    const grad_reduce_cut cut = {rows, columns, grad_reduce_groups(p.parts, rows * columns)};
-    const int elements = grad_reduce_threads / cut.groups * grad_reduce_each;
-    const dim3 grid((unsigned)ceil_div(rows * columns, elements), (unsigned)(p.down * p.across),
-                    (unsigned)(p.volume + (p.bias_grad != nullptr)));
+// Adds up slots: without parts, those of a bias gradient by itself.
+SPIRA_LAUNCHER status grad_reduce_launch(const device_info *gpu, const grad_params &p,
+                                         cudaStream_t stream) {
+    const int elements = p.cut.rows * p.cut.columns;
+    const int groups = grad_reduce_groups(p.cut.parts, elements);
+    const int64_t each = grad_reduce_threads / groups * grad_reduce_each;
+    const dim3 grid((unsigned)ceil_div(elements, each), (unsigned)(p.cut.down * p.cut.across),
+                    (unsigned)(p.args.shape.volume + (p.args.bias_grad != nullptr)));
+    const dim3 alone((unsigned)ceil_div(p.args.shape.cout, grad_bias_each));
     return kernel_launch(grad_reduce_kernel<>,
-                         {grid, grad_reduce_threads, stream, "conv_grad_weight", gpu->programmatic},
-                         p, cut);
+                         {p.cut.parts ? grid : alone, grad_reduce_threads, stream,
+                          "conv_grad_weight", gpu->programmatic},
+                         p, groups);
+}
+
+// Launches a kernel that writes slots, that of the bias, and the one that adds them up.
+template <typename E>
+SPIRA_API status grad_launch(const device_info *gpu, const grad_params &p,
+                             void (*kernel)(grad_params), int threads, int bytes,
+                             cudaStream_t stream) {
+    const dim3 grid((unsigned)(p.cut.down * p.cut.across), (unsigned)p.cut.parts);
+    SPIRA_TRY(kernel_launch(
+        kernel,
+        {grid, (unsigned)threads, stream, "conv_grad_weight", p.args.programmatic, (size_t)bytes},
+        p));
+    if (p.args.bias_grad) {
+        SPIRA_TRY(grad_bias_launch<E>(p, gpu->programmatic, stream));
+    }
+    return grad_reduce_launch(gpu, p, stream);
 }
 
 template <typename E, int rows>
 SPIRA_API status grad_tensor_launch(const device_info *gpu, const grad_params &p,
                                     cudaStream_t stream) {
     typedef grad_traits<E, rows> T;
-    const int bytes = grad_bytes(rows, sizeof(E), p.volume);
-    const auto kernel = grad_kernel<T>;
-    SPIRA_TRY(kernel_shared_allow(kernel, gpu->shared_max, "conv_grad_weight (shared memory)"));
-    SPIRA_TRY(kernel_launch(kernel,
-                            {dim3((unsigned)(p.down * p.across), (unsigned)p.parts), T::threads,
-                             stream, "conv_grad_weight", p.programmatic, (size_t)bytes},
-                            p));
-    return grad_reduce_launch(gpu, p, T::rows, T::columns, stream);
+    SPIRA_TRY(
+        kernel_shared_allow(grad_kernel<T>, gpu->shared_max, "conv_grad_weight (shared memory)"));
+    return grad_launch<E>(gpu, p, grad_kernel<T>, T::threads,
+                          grad_bytes(rows, sizeof(E), p.args.shape.volume), stream);
 }
 
 template <typename E, int rows, int columns>
 SPIRA_API status grad_hopper_launch(const device_info *gpu, const grad_params &p,
                                     cudaStream_t stream) {
     typedef grad_hopper_traits<E, rows, columns> T;
-    const int bytes = grad_hopper_bytes(rows, columns, p.volume, p.stages);
-    const int most = grad_hopper_dynamic_bytes(gpu->shared_max);
-    const auto kernel = grad_hopper_kernel<T>;
-    SPIRA_TRY(kernel_shared_allow(kernel, most, "conv_grad_weight (shared memory)"));
-    SPIRA_TRY(kernel_launch(kernel,
-                            {dim3((unsigned)(p.down * p.across), (unsigned)p.parts), T::threads,
-                             stream, "conv_grad_weight", p.programmatic, (size_t)bytes},
-                            p));
-    return grad_reduce_launch(gpu, p, rows, columns, stream);
+    SPIRA_TRY(kernel_shared_allow(grad_hopper_kernel<T>, grad_hopper_dynamic_bytes(gpu->shared_max),
+                                  "conv_grad_weight (shared memory)"));
+    return grad_launch<E>(gpu, p, grad_hopper_kernel<T>, T::threads,
+                          grad_hopper_bytes(rows, columns, p.args.shape.volume, p.cut.stages),
+                          stream);
 }
 
 template <typename E>
 SPIRA_API status grad_exact_launch(const device_info *gpu, const grad_params &p,
                                    cudaStream_t stream) {
-    const int bytes = (p.volume + 1) * (int)sizeof(uint32_t);
-    SPIRA_TRY(
-        kernel_launch(grad_exact_kernel<E>,
-                      {dim3((unsigned)(p.down * p.across), (unsigned)p.parts), grad_exact_threads,
-                       stream, "conv_grad_weight", p.programmatic, (size_t)bytes},
-                      p));
-    return grad_reduce_launch(gpu, p, grad_exact_tile, grad_exact_tile, stream);
+    return grad_launch<E>(gpu, p, grad_exact_kernel<E>, grad_exact_threads,
+                          (p.args.shape.volume + 1) * (int)sizeof(uint32_t), stream);
 }
 
-// Computes a weight gradient with tiles of `rows` (grad_cut.rows).
 template <typename E>
-SPIRA_API status grad_tensor_run(const device_info *gpu, const grad_params &p, int rows,
+SPIRA_API status grad_tensor_run(const device_info *gpu, const grad_params &p,
                                  cudaStream_t stream) {
     if constexpr (sizeof(E) == 2) {
-        if (rows == 256) {
+        if (p.cut.rows == 256) {
             return grad_tensor_launch<E, 256>(gpu, p, stream);
         }
     }
-    switch (rows) {
-    case 16:
-        return grad_tensor_launch<E, 16>(gpu, p, stream);
-    case 32:
-        return grad_tensor_launch<E, 32>(gpu, p, stream);
-    case 64:
-        return grad_tensor_launch<E, 64>(gpu, p, stream);
-    default:
-        return grad_tensor_launch<E, 128>(gpu, p, stream);
-    }
+    return p.cut.rows == 16   ? grad_tensor_launch<E, 16>(gpu, p, stream)
+           : p.cut.rows == 32 ? grad_tensor_launch<E, 32>(gpu, p, stream)
+           : p.cut.rows == 64 ? grad_tensor_launch<E, 64>(gpu, p, stream)
+                              : grad_tensor_launch<E, 128>(gpu, p, stream);
 }
 
-// Computes a weight gradient with tiles of `rows` and `columns` (grad_cut).
 template <typename E>
-SPIRA_API status grad_hopper_run(const device_info *gpu, const grad_params &p, int rows,
-                                 int columns, cudaStream_t stream) {
-    switch (rows + columns) {
-    case 64 + 64:
-        return grad_hopper_launch<E, 64, 64>(gpu, p, stream);
-    case 64 + 128:
-        return grad_hopper_launch<E, 64, 128>(gpu, p, stream);
-    case 128 + 128:
-        return grad_hopper_launch<E, 128, 128>(gpu, p, stream);
-    default:
-        return rows < columns ? grad_hopper_launch<E, 128, 256>(gpu, p, stream)
-                              : grad_hopper_launch<E, 256, 128>(gpu, p, stream);
-    }
+SPIRA_API status grad_hopper_run(const device_info *gpu, const grad_params &p,
+                                 cudaStream_t stream) {
+    const int rows = p.cut.rows, columns = p.cut.columns;
+    return columns == 64    ? grad_hopper_launch<E, 64, 64>(gpu, p, stream)
+           : columns == 256 ? grad_hopper_launch<E, 128, 256>(gpu, p, stream)
+           : rows == 64     ? grad_hopper_launch<E, 64, 128>(gpu, p, stream)
+           : rows == 128    ? grad_hopper_launch<E, 128, 128>(gpu, p, stream)
+                            : grad_hopper_launch<E, 256, 128>(gpu, p, stream);
 }
 
 } // namespace spira

@@ -28,12 +28,6 @@ SPIRA_API int grad_reduce_groups(int parts, int elements) {
     return parts > 192 ? (elements > 1024 ? 8 : 16) : parts > 144 ? 4 : parts > 72 ? 2 : 1;
 }
 
-// How the kernel is cut.
-struct grad_reduce_cut {
-    int rows, columns; // of a tile
-    int groups;        // grad_reduce_groups
-};
-
 SPIRA_DEVICE void grad_add(float4 &to, const float4 &v) {
     to.x += v.x;
     to.y += v.y;
@@ -84,53 +78,37 @@ SPIRA_DEVICE void grad_reduce_store(float *to, int left, bool wide, float x, flo
     }
 }
 
-SPIRA_BOTH grad_bias_params grad_bias_params_of(const grad_params &p) {
-    grad_bias_params b = {p.out_grad, p.count, p.bias_slots, p.bias_grad,
-                          p.capacity, p.cout,  false};
-    b.wide = p.wide_out && p.cout % grad_bias_each == 0;
-    return b;
-}
-
-// Adds up the slots of the bias gradient: every n-th 8 channels by each of n thread blocks.
-SPIRA_DEVICE void grad_reduce_bias(const grad_params &p, float (&shared)[grad_bias_threads]) {
-    const grad_bias_params bias = grad_bias_params_of(p);
-    const int block = (int)(blockIdx.y * gridDim.x + blockIdx.x);
-    const int blocks = (int)(gridDim.x * gridDim.y);
-    for (int c = block * grad_bias_each; c < p.cout; c += blocks * grad_bias_each) {
-        grad_bias_add_slots(bias, c, shared);
-    }
-}
-
 // Thread blocks: x elements of a tile, y tiles, z lists: the last one first, since it is the
 // longest of a half map. In front of them those of the bias gradient, if there is one.
 SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads,
                                           launch_resident(grad_reduce_threads, 6))
-    grad_reduce_kernel(const __grid_constant__ grad_params p, grad_reduce_cut cut) {
+    grad_reduce_kernel(const __grid_constant__ grad_params p, int groups) {
     __shared__ union {
         float4 sums[grad_reduce_threads];
         float bias[grad_bias_threads];
     } shared;
-    const int layers = p.bias_grad ? 1 : 0; // of the grid, for the bias gradient
+    const int layers = p.args.bias_grad ? 1 : 0; // of the grid, for the bias gradient
     if ((int)blockIdx.z < layers) {
         pdl_wait();
-        grad_reduce_bias(p, shared.bias);
+        grad_bias_add_slots(p, shared.bias);
         return;
     }
-    const int across = grad_reduce_threads / cut.groups, own = (int)threadIdx.x % across;
-    const int group = (int)threadIdx.x / across, elements = cut.rows * cut.columns;
+    const int across = grad_reduce_threads / groups, own = (int)threadIdx.x % across;
+    const int group = (int)threadIdx.x / across, elements = p.cut.rows * p.cut.columns;
     const int at = ((int)blockIdx.x * across + own) * grad_reduce_each;
-    const int j = p.volume - 1 - ((int)blockIdx.z - layers);
+    const int j = p.args.shape.volume - 1 - ((int)blockIdx.z - layers);
     // ---- which slots: the kernel before reads the lists, too
     const int32_t outputs = grad_rows(p);
     const uint32_t start = grad_list_start(p, outputs, j), end = grad_list_start(p, outputs, j + 1);
-    const uint32_t each = grad_part_size(p, grad_list_start(p, outputs, p.volume));
+    const uint32_t each = grad_part_size(p, grad_list_start(p, outputs, p.args.shape.volume));
     const bool empty = start == end;
     const uint32_t first = start / each, last = empty ? first : (end - 1) / each;
     // ---- which elements
-    const grad_tile tile = grad_tile_of(p, (int)blockIdx.y, cut.rows, cut.columns, 1);
-    const grad_fragment from = grad_fragment_of(at / 4, cut.columns);
-    const int64_t row = (int64_t)grad_list_offset(p, j) * (p.cin + p.cin2) + tile.row + from.row;
-    float *const to = p.weight_grad + (row * p.cout + tile.column + from.column);
+    const grad_tile tile = grad_tile_of(p, (int)blockIdx.y, p.cut.rows, p.cut.columns, 1);
+    const grad_fragment from = grad_fragment_of(at / 4, p.cut.columns);
+    const int64_t row = (int64_t)grad_list_offset(p, j) * (p.args.shape.cin + p.args.shape.cin2) +
+                        tile.row + from.row;
+    float *const to = p.args.weight_grad + (row * p.args.shape.cout + tile.column + from.column);
     const int rows = at < elements ? tile.in.left - from.row : 0; // from the first element on
     const int low = rows > 0 ? tile.out.left - from.column : 0;   // elements of its row
     const int high = rows > 8 ? low : 0;                          // of the row 8 further
@@ -143,24 +121,25 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads,
     float2 old[2] = {};
     if (group == 0 && !empty) {
         old[0] = grad_reduce_load(to, low, p.wide_grad);
-        old[1] = grad_reduce_load(to + (int64_t)8 * p.cout, high, p.wide_grad);
+        old[1] = grad_reduce_load(to + (int64_t)8 * p.args.shape.cout, high, p.wide_grad);
     }
     if (low > 0 && !empty) {
-        const uint32_t slot = (uint32_t)(p.down * p.across * elements); // 32 bits: registers
+        const uint32_t slot =
+            (uint32_t)(p.cut.down * p.cut.across * elements); // 32 bits: registers
         sum = grad_slots_sum(p.slots + (int64_t)blockIdx.y * elements + at, slot,
-                             first + 1 + (uint32_t)group, last, (uint32_t)cut.groups);
+                             first + 1 + (uint32_t)group, last, (uint32_t)groups);
     }
-    if (cut.groups > 1) {
+    if (groups > 1) {
         shared.sums[threadIdx.x] = sum;
         __syncthreads();
-        for (int i = 1; group == 0 && i < cut.groups; ++i) {
+        for (int i = 1; group == 0 && i < groups; ++i) {
             grad_add(sum, shared.sums[i * across + own]);
         }
     }
     // ---- write
     if (group == 0) {
         grad_reduce_store(to, low, p.wide_grad, old[0].x + sum.x, old[0].y + sum.y);
-        grad_reduce_store(to + (int64_t)8 * p.cout, high, p.wide_grad, old[1].x + sum.z,
+        grad_reduce_store(to + (int64_t)8 * p.args.shape.cout, high, p.wide_grad, old[1].x + sum.z,
                           old[1].y + sum.w);
     }
 }

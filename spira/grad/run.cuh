@@ -7,28 +7,22 @@
 
 namespace spira {
 
-// tag: numeric_tag. Kernels that no compiled architecture runs are left out. The rows of the bias
-// gradient are added up first: the kernel behind begins meanwhile, and finds them in the L2 cache.
+// tag: numeric_tag. Kernels that no compiled architecture runs are left out.
 template <typename tag>
-SPIRA_API status grad_run(tag, const device_info *gpu, grad_params p, const grad_cut *cut,
-                          cudaStream_t stream) {
+SPIRA_API status grad_run(tag, const device_info *gpu, const grad_params &p, cudaStream_t stream) {
     typedef typename tag::element E;
-    if (p.bias_grad) {
-        SPIRA_TRY(grad_bias_launch<E>(grad_bias_params_of(p), p.programmatic, stream));
-        p.programmatic = gpu->programmatic;
-    }
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
-        if (cut->form == grad_form_hopper) {
-            return grad_hopper_run<E>(gpu, p, cut->rows, cut->columns, stream);
+        if (p.cut.form == grad_form_hopper) {
+            return grad_hopper_run<E>(gpu, p, stream);
         }
     }
     if constexpr (conv_tensor_compiled(tag::value)) {
-        if (cut->form == grad_form_tensor) {
-            return grad_tensor_run<E>(gpu, p, cut->rows, stream);
+        if (p.cut.form == grad_form_tensor) {
+            return grad_tensor_run<E>(gpu, p, stream);
         }
     }
     if constexpr (conv_plain_compiled(tag::value)) {
-        if (cut->form == grad_form_exact) {
+        if (p.cut.form == grad_form_exact) {
             return grad_exact_launch<E>(gpu, p, stream);
         }
     }

@@ -12,81 +12,68 @@
 
 #include "../base/launch.cuh"
 #include "../conv/params.cuh"
-#include "../conv_pairs.h"
+#include "../conv_grad.h"
 
 namespace spira {
 
-// What the kernels of the weight gradient read and write.
-struct grad_params {
-    const void *in, *in2, *out_grad;
-    map_lists pairs;
-    const int32_t *count;
-    float *weight_grad; // [volume, cin + cin2, cout]
-    float *slots;       // [parts, tiles, rows * columns of a tile]
-    pairs_sides sides;
-    int32_t capacity;
-    int volume, cin, cin2, cout;
-    numeric type;
-    int parts;       // that share the pairs
-    int down1, down; // tiles along the input channels: of the first source, of both
-    int across;      // tiles along the output channels
-    int chunk;       // pairs: parts are a multiple of it
-    int stages;      // of the ring: grad/hopper/
-    bool wide_in, wide_in2, wide_out; // rows are aligned to 16 bytes
-    bool wide_grad;                   // the same of weight_grad
-    bool programmatic;                // lists and count may be read before pdl_wait
-    // Of the bias gradient, or null. Its kernel (bias.cuh) is then the one before, and the weight
-    // gradient's kernel shares nothing with it: so that one waits at its end, for reduce.cuh.
-    float *bias_grad;  // [cout]
-    float *bias_slots; // [grad_bias_parts, cout]
+// The kernels of the weight gradient.
+enum grad_form : int {
+    grad_form_exact,  // grad/exact.cuh
+    grad_form_tensor, // grad/kernel.cuh
+    grad_form_hopper, // grad/hopper/
 };
 
-// Waits for what the features come from. lists_read: they and the count have been read.
-SPIRA_DEVICE void grad_wait(const grad_params &p, bool lists_read) {
-    if (p.bias_grad && !lists_read) {
-        pdl_launch_dependents(); // the bias gradient's kernel has waited
-    } else if (!p.bias_grad && p.programmatic == lists_read) {
-        pdl_wait();
-    }
-}
+// How the work is cut. It follows from the shape and the device alone, so that scratch can be
+// counted without a map.
+struct grad_cut {
+    grad_form form;
+    int rows, columns; // input and output channels of a tile
+    int chunk;         // pairs: parts are a multiple of it
+    int down1, down;   // tiles along the input channels: of the first source, of both
+    int across, parts; // tiles along the output channels; parts of the pairs
+    int stages;        // of the ring of grad_form_hopper
+};
 
-// Waits for the kernel of the bias gradient.
-SPIRA_DEVICE void grad_wait_bias(const grad_params &p) {
-    if (p.bias_grad) {
-        pdl_wait_alone();
-    }
-}
+// What the kernels read and write.
+struct grad_params {
+    conv_grad_weight_args args; // programmatic: lists and count may be read before pdl_wait
+    grad_cut cut;
+    float *slots;                     // [parts, tiles, rows * columns of a tile]
+    float *bias_slots;                // [grad_bias_parts, cout]
+    bool wide_in, wide_in2, wide_out; // rows are aligned to 16 bytes
+    bool wide_grad;                   // the same of weight_grad
+};
 
 // ---- lists --------------------------------------------------------------------------------------
 
 // The number of outputs, clamped to the capacity.
 SPIRA_DEVICE int32_t grad_rows(const grad_params &p) {
-    return count_clamp(*p.count, p.capacity);
+    return count_clamp(*p.args.count, p.args.capacity);
 }
 
 // The offset of list j. Lists of a half map: the offsets before the centre, their mirrors, the
 // centre.
 SPIRA_DEVICE int grad_list_offset(const grad_params &p, int j) {
-    const int half = p.volume / 2;
-    return p.sides == pairs_sides_one || j < half ? j
-           : j < 2 * half                         ? p.volume - 1 - (j - half)
-                                                  : half;
+    const int half = p.args.shape.volume / 2;
+    return p.args.sides == pairs_sides_one || j < half ? j
+           : j < 2 * half                              ? p.args.shape.volume - 1 - (j - half)
+                                                       : half;
 }
 
 // Where a list of the pairs begins, from the first list on.
 SPIRA_DEVICE uint32_t grad_begin(const grad_params &p, int k) {
-    const int64_t first = max_of(min_of(p.pairs.begin[0], p.pairs.capacity), 0);
-    const int64_t own = max_of(min_of(p.pairs.begin[k], p.pairs.capacity), first);
+    const int64_t first = max_of(min_of(p.args.pairs.begin[0], p.args.pairs.capacity), 0);
+    const int64_t own = max_of(min_of(p.args.pairs.begin[k], p.args.pairs.capacity), first);
     return (uint32_t)(own - first);
 }
 
 // The position of the first pair of list j, 0 .. volume. rows: of the outputs.
 SPIRA_DEVICE uint32_t grad_list_start(const grad_params &p, int32_t rows, int j) {
-    if (p.sides == pairs_sides_one) {
+    if (p.args.sides == pairs_sides_one) {
         return grad_begin(p, j);
     }
-    const int half = p.volume / 2;
-    const uint32_t centre = j > 2 * half && p.sides == pairs_sides_centre ? (uint32_t)rows : 0;
+    const int half = p.args.shape.volume / 2;
+    const uint32_t centre = j > 2 * half && p.args.sides == pairs_sides_centre ? (uint32_t)rows : 0;
     if (half == 0) {
         return centre; // there need not be any lists
     }
@@ -96,7 +83,7 @@ SPIRA_DEVICE uint32_t grad_list_start(const grad_params &p, int32_t rows, int j)
 
 // Positions of a part. total: of all lists.
 SPIRA_DEVICE uint32_t grad_part_size(const grad_params &p, uint32_t total) {
-    const uint32_t parts = (uint32_t)p.parts, chunk = (uint32_t)p.chunk;
+    const uint32_t parts = (uint32_t)p.cut.parts, chunk = (uint32_t)p.cut.chunk;
     const uint32_t each = (total / parts + (total % parts != 0) + chunk - 1) / chunk * chunk;
     return each < 2 * chunk ? 2 * chunk : each;
 }
@@ -115,7 +102,7 @@ struct grad_cursor {
 
 // Finds the list of the position. starts [volume + 1], shared.
 SPIRA_DEVICE void grad_cursor_find(const grad_params &p, const uint32_t *starts, grad_cursor &c) {
-    int low = 0, high = p.volume; // starts[low] <= at < starts[high]
+    int low = 0, high = p.args.shape.volume; // starts[low] <= at < starts[high]
     while (high - low > 1) {
         const int middle = (low + high) / 2;
         if (starts[middle] <= c.at) {
@@ -128,7 +115,7 @@ SPIRA_DEVICE void grad_cursor_find(const grad_params &p, const uint32_t *starts,
     c.start = starts[low];
     c.end = starts[high] < c.stop ? starts[high] : c.stop;
     const int k = grad_list_offset(p, c.list);
-    const pairs_list list = pairs_list_of(&p.pairs, p.volume, p.sides, 0, k);
+    const pairs_list list = pairs_list_of(&p.args.pairs, p.args.shape.volume, p.args.sides, 0, k);
     const int64_t shift = list.span.begin - (int64_t)c.start;
     c.sources = list.sources ? list.sources + shift : nullptr;
     c.targets = list.targets ? list.targets + shift : nullptr;
@@ -137,11 +124,11 @@ SPIRA_DEVICE void grad_cursor_find(const grad_params &p, const uint32_t *starts,
 // Goes to the first pair of a part. All threads of the block call this; starts is written.
 SPIRA_DEVICE grad_cursor grad_cursor_begin(const grad_params &p, int part, uint32_t *starts) {
     const int32_t rows = grad_rows(p);
-    for (int j = (int)threadIdx.x; j <= p.volume; j += (int)blockDim.x) {
+    for (int j = (int)threadIdx.x; j <= p.args.shape.volume; j += (int)blockDim.x) {
         starts[j] = grad_list_start(p, rows, j);
     }
     __syncthreads();
-    const uint32_t total = starts[p.volume], each = grad_part_size(p, total);
+    const uint32_t total = starts[p.args.shape.volume], each = grad_part_size(p, total);
     const uint64_t from = (uint64_t)each * (uint32_t)part;
     grad_cursor c = {};
     c.at = from < total ? (uint32_t)from : total;
@@ -213,23 +200,23 @@ struct grad_tile {
 // element: bytes.
 SPIRA_DEVICE grad_tile grad_tile_of(const grad_params &p, int number, int rows, int columns,
                                     int element) {
-    const int down = number / p.across;
-    const bool second = down >= p.down1;
-    const int c = (second ? down - p.down1 : down) * rows, n = number % p.across * columns;
-    const int channels = second ? p.cin2 : p.cin;
+    const int down = number / p.cut.across;
+    const bool second = down >= p.cut.down1;
+    const int c = (second ? down - p.cut.down1 : down) * rows, n = number % p.cut.across * columns;
+    const int channels = second ? p.args.shape.cin2 : p.args.shape.cin;
     grad_tile t;
     t.number = number;
-    t.row = (second ? p.cin : 0) + c;
+    t.row = (second ? p.args.shape.cin : 0) + c;
     t.column = n;
     t.rows = rows;
     t.columns = columns;
-    t.in.base = (const char *)(second ? p.in2 : p.in) + (int64_t)c * element;
+    t.in.base = (const char *)(second ? p.args.in2 : p.args.in) + (int64_t)c * element;
     t.in.pitch = (uint32_t)(channels * element);
     t.in.left = channels - c;
     t.in.wide = second ? p.wide_in2 : p.wide_in;
-    t.out.base = (const char *)p.out_grad + (int64_t)n * element;
-    t.out.pitch = (uint32_t)(p.cout * element);
-    t.out.left = p.cout - n;
+    t.out.base = (const char *)p.args.out_grad + (int64_t)n * element;
+    t.out.pitch = (uint32_t)(p.args.shape.cout * element);
+    t.out.left = p.args.shape.cout - n;
     t.out.wide = p.wide_out;
     return t;
 }
@@ -250,14 +237,16 @@ SPIRA_DEVICE grad_target grad_target_of(const grad_params &p, const grad_tile &t
     g.slot = list.start < part_first;
     g.wide = p.wide_grad;
     if (g.slot) {
-        g.to = p.slots + ((int64_t)part * (p.down * p.across) + t.number) * (t.rows * t.columns);
+        g.to = p.slots +
+               ((int64_t)part * (p.cut.down * p.cut.across) + t.number) * (t.rows * t.columns);
         g.rows = t.rows;
         g.pitch = g.columns = t.columns;
         return g;
     }
     const int64_t k = grad_list_offset(p, list.list);
-    g.to = p.weight_grad + ((k * (p.cin + p.cin2) + t.row) * p.cout + t.column);
-    g.pitch = p.cout;
+    g.to = p.args.weight_grad +
+           ((k * (p.args.shape.cin + p.args.shape.cin2) + t.row) * p.args.shape.cout + t.column);
+    g.pitch = p.args.shape.cout;
     g.rows = t.in.left;
     g.columns = t.out.left;
     return g;

@@ -39,10 +39,6 @@ const char *features_put(numeric type, const std::vector<float> &values, int cha
     return to + off * numeric_size(type);
 }
 
-bool wide(const void *p, int channels, numeric type) {
-    return (uintptr_t)p % 16 == 0 && channels * numeric_size(type) % 16 == 0;
-}
-
 // How a problem is run.
 struct how {
     int tile; // 0: chosen; -1: the exact kernel; -2: Hopper's, chosen
@@ -52,39 +48,25 @@ struct how {
 
 grad_params params_put(const grad_problem *p, const grad_cut *c) {
     const conv_shape *s = &p->shape;
-    grad_params g = {};
-    g.in = features_put(s->type, p->in, s->cin, p->off.in);
-    g.in2 = s->cin2 ? features_put(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
-    g.out_grad = features_put(s->type, p->out_grad, s->cout, p->off.out);
+    conv_grad_weight_args a = {};
+    a.shape = *s;
+    a.in = features_put(s->type, p->in, s->cin, p->off.in);
+    a.in2 = s->cin2 ? features_put(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
+    a.out_grad = features_put(s->type, p->out_grad, s->cout, p->off.out);
     if (p->sides != pairs_sides_centre || s->volume > 1) {
-        g.pairs = {array_put(p->begin), array_put(p->input), array_put(p->output),
+        a.pairs = {array_put(p->begin), array_put(p->input), array_put(p->output),
                    (int32_t)p->input.size()};
     }
-    g.count = array_put(std::vector<int32_t>(1, p->outputs));
+    a.count = array_put(std::vector<int32_t>(1, p->outputs));
     const int off = p->off.in > 0; // the gradient is then not aligned either
-    g.weight_grad = guarded_new<float>(grad_elements(s) + off) + off;
+    a.weight_grad = guarded_new<float>(grad_elements(s) + off) + off;
+    a.bias_grad = p->room ? guarded_new<float>(s->cout) : nullptr;
+    a.sides = p->sides;
+    a.capacity = std::max(p->outputs + p->room, 1);
+    workspace w = workspace_begin(nullptr);
+    grad_params g = grad_params_of(&a, c, &w);
     g.slots = guarded_new<float>(grad_slots(c));
-    if (p->room) {
-        g.bias_grad = guarded_new<float>(s->cout);
-        g.bias_slots = guarded_new<float>(grad_bias_slots(s->cout));
-    }
-    g.sides = p->sides;
-    g.capacity = std::max(p->outputs + p->room, 1);
-    g.volume = s->volume;
-    g.cin = s->cin;
-    g.cin2 = s->cin2;
-    g.cout = s->cout;
-    g.type = s->type;
-    g.parts = c->parts;
-    g.down1 = c->down1;
-    g.down = c->down;
-    g.across = c->across;
-    g.chunk = c->chunk;
-    g.stages = c->stages;
-    g.wide_in = wide(g.in, s->cin, s->type);
-    g.wide_in2 = !s->cin2 || wide(g.in2, s->cin2, s->type);
-    g.wide_out = wide(g.out_grad, s->cout, s->type);
-    g.wide_grad = wide(g.weight_grad, s->cout, numeric_f32);
+    g.bias_slots = guarded_new<float>(grad_bias_slots(s->cout));
     return g;
 }
 
@@ -104,15 +86,6 @@ void kernel_before_writes() {
     };
 }
 
-// A bias gradient's kernel comes first; the kernel behind it begins meanwhile.
-template <typename E>
-void bias_run(const grad_params *g) {
-    CHECK_OK(grad_bias_launch<E>(grad_bias_params_of(*g), false, nullptr));
-    const char *slots = (const char *)g->bias_slots;
-    const size_t bytes = (size_t)grad_bias_slots(g->cout) * sizeof(float);
-    late.assign(1, {(char *)g->bias_slots, std::vector<char>(slots, slots + bytes)});
-}
-
 // Runs the kernels. Returns the gradient.
 const float *problem_run(const grad_problem *p, const how &h) {
     const bool hopper = h.tile == -2;
@@ -123,26 +96,23 @@ const float *problem_run(const grad_problem *p, const how &h) {
     d.programmatic = h.programmatic;
     const grad_cut c = grad_cut_of(&p->shape, &d, std::max(h.tile, 0));
     grad_params g = params_put(p, &c);
-    g.programmatic = h.programmatic;
     emulate::unawaited = false;
+    g.args.programmatic = h.programmatic;
+    if (h.programmatic && !g.args.bias_grad) { // the bias's kernel is behind the one that waits
+        kernel_before_writes();
+    }
     auto run = [&](auto element) {
         typedef decltype(element) E;
-        if (g.bias_grad) {
-            bias_run<E>(&g);
-        }
-        if (h.programmatic) {
-            kernel_before_writes();
-        }
         if (c.form == grad_form_exact) {
             return grad_exact_launch<E>(&d, g, nullptr);
         }
         if constexpr (sizeof(E) == 2) {
             if (c.form == grad_form_hopper) {
-                stopped = status_failed(grad_hopper_run<E>(&d, g, c.rows, c.columns, nullptr));
+                stopped = status_failed(grad_hopper_run<E>(&d, g, nullptr));
                 return status_success();
             }
         }
-        return grad_tensor_run<E>(&d, g, c.rows, nullptr);
+        return grad_tensor_run<E>(&d, g, nullptr);
     };
     const numeric type = p->shape.type;
     CHECK_OK(type == numeric_f16    ? run(__half())
@@ -151,10 +121,10 @@ const float *problem_run(const grad_problem *p, const how &h) {
     emulate::previous = {};
     late.clear();
     CHECK(!emulate::unawaited || stopped);
-    if (g.bias_grad && !stopped) {
-        grad_bias_check(p->out_grad, p->outputs, p->shape.cout, g.bias_grad);
+    if (g.args.bias_grad && !stopped) {
+        grad_bias_check(p->out_grad, p->outputs, p->shape.cout, g.args.bias_grad);
     }
-    return g.weight_grad;
+    return g.args.weight_grad;
 }
 
 // Runs it twice with different interleavings: the same bits, within the bounds.
@@ -352,16 +322,17 @@ TEST(grad_emulated_bias) {
         std::vector<float> from((size_t)(rows * channels) + 1);
         reference_random_values(&random, numeric_f16, 1, (int64_t)from.size(), from.data());
         const device_info d = device_made(86, seed % 3 + 1, 99 * 1024, false);
-        grad_bias_params p = {};
-        p.from = array_put(features_store(numeric_f16, from));
-        p.count = array_put(std::vector<int32_t>(1, rows));
-        p.slots = guarded_new<float>(grad_bias_slots(channels));
-        p.to = guarded_new<float>(channels);
-        p.capacity = std::max(rows, 1);
-        p.channels = channels;
-        p.wide = channels % grad_bias_each == 0;
-        CHECK_OK(grad_bias_run<__half>(&d, p, false, nullptr));
-        grad_bias_check(from, rows, channels, p.to);
+        grad_params p = {};
+        p.args.shape.cout = channels;
+        p.args.out_grad = array_put(features_store(numeric_f16, from));
+        p.args.count = array_put(std::vector<int32_t>(1, rows));
+        p.args.bias_grad = guarded_new<float>(channels);
+        p.args.capacity = std::max(rows, 1);
+        p.bias_slots = guarded_new<float>(grad_bias_slots(channels));
+        p.wide_out = channels % 8 == 0;
+        CHECK_OK(grad_bias_launch<__half>(p, false, nullptr));
+        CHECK_OK(grad_reduce_launch(&d, p, nullptr));
+        grad_bias_check(from, rows, channels, p.args.bias_grad);
         guarded_finish();
     }
 }

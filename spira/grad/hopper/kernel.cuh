@@ -49,7 +49,9 @@ SPIRA_DEVICE void grad_hopper_produce(const grad_params &p, const grad_tile &til
     if (more) {
         ahead = grad_pair_load(c, lane, chunk);
     }
-    grad_wait(p, true); // the kernel before may write the features until here
+    if (p.args.programmatic) {
+        pdl_wait(); // the kernel before may write the features until here
+    }
     while (more) {
         const grad_pair own = grad_pair_check(ahead, rows);
         for (int i = 0; i < producers && c.at < c.stop; ++i) {
@@ -118,7 +120,9 @@ SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &til
                                       ring_cursor ring) {
     const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / grad_hopper_warpgroup, 0);
     grad_cursor c = first;
-    grad_wait(p, true); // slots and the gradient belong to the kernels before until here
+    if (p.args.programmatic) {
+        pdl_wait(); // slots and the gradient belong to the kernels before until here
+    }
     float sum[T::bands][T::columns / 2];
     while (c.at < c.stop) {
         // ---- multiply the stages of a list
@@ -163,12 +167,13 @@ SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &til
 template <typename T>
 SPIRA_DEVICE ring_cursor grad_hopper_ring_of(const grad_params &p, const grad_hopper_shared &shared,
                                              const char *memory) {
-    const uint32_t behind = shared_address(memory) + (uint32_t)grad_hopper_starts_bytes(p.volume);
+    const uint32_t behind =
+        shared_address(memory) + (uint32_t)grad_hopper_starts_bytes(p.args.shape.volume);
     ring_cursor r = {};
     r.barriers = shared_address(shared.ring);
     r.memory = (behind + wgmma_align - 1) & ~(uint32_t)(wgmma_align - 1);
     r.bytes = T::stage_bytes;
-    r.stages = p.stages;
+    r.stages = p.cut.stages;
     return r;
 }
 
@@ -181,9 +186,11 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, 1)
     __shared__ __align__(16) grad_hopper_shared shared;
     uint32_t *const starts = (uint32_t *)grad_memory;
     const int part = (int)blockIdx.y;
-    grad_wait(p, false);
+    if (!p.args.programmatic) {
+        pdl_wait();
+    }
     // The lanes of a producer warp; a lane of each consumer warp.
-    ring_init(shared.ring, p.stages, 32, T::consumers / 32);
+    ring_init(shared.ring, p.cut.stages, 32, T::consumers / 32);
     mbarrier_init_fence();
     const ring_cursor ring = grad_hopper_ring_of<T>(p, shared, grad_memory);
     const grad_cursor first = grad_cursor_begin(p, part, starts); // and all threads meet
@@ -200,8 +207,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, 1)
         grad_hopper_consume<T>(p, tile, part, starts, first, ring);
     }
     __syncthreads();
-    ring_inval(shared.ring, p.stages);
-    grad_wait_bias(p);
+    ring_inval(shared.ring, p.cut.stages);
 #endif
 }
 
