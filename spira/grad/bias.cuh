@@ -16,7 +16,7 @@ enum {
     grad_bias_resident = 4, // thread blocks of a multiprocessor, by registers: few of them
     grad_bias_parts = 128,
     grad_bias_each = 8,                                    // channels of a thread, loaded together
-    grad_bias_batch = 8,                                   // rows of a thread, loaded together
+    grad_bias_bytes = 128,                                 // of a thread, of several rows: as well
     grad_bias_groups = grad_bias_threads / grad_bias_each, // of slots, where they are added up
 };
 
@@ -26,20 +26,21 @@ SPIRA_API int64_t grad_bias_slots(int channels) {
 
 // The sums of rows r, r + step, ... before `end` of 8 channels from `first` on.
 template <typename E>
-SPIRA_DEVICE void grad_bias_add_rows(const grad_params &p, int first, int64_t r, int64_t end,
+SPIRA_DEVICE void grad_bias_add_rows(const grad_params &p, int first, int32_t r, int32_t end,
                                      int step, float (&sum)[grad_bias_each]) {
+    constexpr int batch = grad_bias_bytes / grad_bias_each / (int)sizeof(E); // rows
     const int channels = p.args.shape.cout;
     const bool wide = p.wide_out && channels % grad_bias_each == 0;
-    for (; r < end; r += step * grad_bias_batch) {
-        wide_elements<E, grad_bias_each> v[grad_bias_batch]; // past the last, the last again
+    for (; r < end; r += step * batch) {
+        wide_elements<E, grad_bias_each> v[batch]; // past the last, the last again
 #pragma unroll
-        for (int i = 0; i < grad_bias_batch; ++i) {
-            const int64_t own = r + i * step < end ? r + i * step : end - 1;
-            wide_read_channels((const E *)p.args.out_grad + own * channels, channels, first, wide,
-                               v[i]);
+        for (int i = 0; i < batch; ++i) {
+            const int32_t own = r + i * step < end ? r + i * step : end - 1;
+            const E *row = (const E *)p.args.out_grad + (int64_t)own * channels;
+            wide_read_channels(row, channels, first, wide, v[i]);
         }
 #pragma unroll
-        for (int i = 0; i < grad_bias_batch; ++i) {
+        for (int i = 0; i < batch; ++i) {
 #pragma unroll
             for (int c = 0; c < grad_bias_each; ++c) {
                 sum[c] += r + i * step < end ? element_to_float(v[i].at[c]) : 0.0f;
@@ -59,8 +60,8 @@ SPIRA_KERNEL void __launch_bounds__(grad_bias_threads, grad_bias_resident)
     const int lines = grad_bias_threads / width, x = (int)threadIdx.x % width;
     const int y = (int)threadIdx.x / width;
     pdl_launch_dependents(); // the kernel before has waited for what writes the rows
-    const int64_t rows = grad_rows(p), size = ceil_div(rows, grad_bias_parts);
-    const int64_t begin = (int64_t)blockIdx.x * size, end = min_of(begin + size, rows);
+    const int32_t rows = grad_rows(p), size = (int32_t)ceil_div(rows, grad_bias_parts);
+    const int32_t begin = (int32_t)blockIdx.x * size, end = (int32_t)min_of(begin + size, rows);
     for (int at = 0; at < columns; at += width) {
         float sum[grad_bias_each] = {};
         if (y < lines && at + x < columns) {
