@@ -2,7 +2,7 @@
 // scenes they also equal a hash table's, which shares no code with the search.
 #include "../../spira/map.cuh"
 #include "../support/device.cuh"
-#include "../support/reference.h"
+#include "../support/planes.h"
 
 using namespace spira;
 
@@ -163,30 +163,6 @@ std::vector<W> words_random(random_state *random, const word_layout *layout, tri
     return words;
 }
 
-template <typename W>
-std::vector<W> words_of(const word_layout *layout, const std::vector<voxel> &voxels) {
-    std::vector<W> words;
-    for (const voxel &v : voxels) {
-        CHECK(word_contains(layout, v));
-        words.push_back(word_pack<W>(layout, v));
-    }
-    std::sort(words.begin(), words.end());
-    words.erase(std::unique(words.begin(), words.end()), words.end());
-    return words;
-}
-
-std::vector<voxel> box(triple lo, triple hi, int batch = 0) {
-    std::vector<voxel> voxels;
-    for (int x = lo.x; x <= hi.x; ++x) {
-        for (int y = lo.y; y <= hi.y; ++y) {
-            for (int z = lo.z; z <= hi.z; ++z) {
-                voxels.push_back({batch, x, y, z});
-            }
-        }
-    }
-    return voxels;
-}
-
 int64_t pairs_in(const std::vector<int32_t> &map) {
     return std::count_if(map.begin(), map.end(), [](int32_t source) { return source >= 0; });
 }
@@ -341,7 +317,7 @@ void check_field_ends(int batches, triple size, triple dilation) {
         }
     }
     label_kernel("field ends", kernel);
-    std::vector<W> words = words_of<W>(&layout, ends);
+    std::vector<W> words = forms_words_of<W>(&layout, ends);
     check_same(&layout, &kernel, words);
     // The corners alone have no neighbours but themselves.
     std::vector<voxel> corners;
@@ -352,7 +328,7 @@ void check_field_ends(int batches, triple size, triple dilation) {
         }
     }
     label_kernel("corners", kernel);
-    std::vector<int32_t> map = check_same(&layout, &kernel, words_of<W>(&layout, corners));
+    std::vector<int32_t> map = check_same(&layout, &kernel, forms_words_of<W>(&layout, corners));
     CHECK_EQUAL(pairs_in(map), (int64_t)corners.size());
 }
 
@@ -379,25 +355,28 @@ void check_dense_scenes() {
         const char *name;
         std::vector<voxel> voxels;
     } scenes[] = {
-        {"block", box({0, 0, 0}, {n - 1, n - 1, n - 1})},
-        {"column", box({3, 3, 0}, {3, 3, column - 1})},
-        {"wall of columns", box({3, 3, 0}, {3, 5, column - 1})},
-        {"columns side by side", box({3, 3, 0}, {6, 3, column - 1})},
-        {"floor", box({0, 0, 7}, {5 * n, 5 * n, 7})},
-        {"wall across x", box({7, 0, 0}, {7, 5 * n, 5 * n})},
-        {"wall across y", box({0, 7, 0}, {5 * n, 7, 5 * n})},
-        {"two batches of columns", box({3, 3, 0}, {5, 5, column / 4})},
-        {"thin and thick", box({0, 0, 0}, {40, 0, 0})},
+        {"block", planes_box({0, 0, 0}, {n - 1, n - 1, n - 1})},
+        {"column", planes_box({3, 3, 0}, {3, 3, column - 1})},
+        {"wall of columns", planes_box({3, 3, 0}, {3, 5, column - 1})},
+        {"columns side by side", planes_box({3, 3, 0}, {6, 3, column - 1})},
+        {"floor", planes_box({0, 0, 7}, {5 * n, 5 * n, 7})},
+        {"wall across x", planes_box({7, 0, 0}, {7, 5 * n, 5 * n})},
+        {"wall across y", planes_box({0, 7, 0}, {5 * n, 7, 5 * n})},
+        {"two batches of columns", planes_box({3, 3, 0}, {5, 5, column / 4})},
+        {"thin and thick", planes_box({0, 0, 0}, {40, 0, 0})},
     };
-    std::vector<voxel> second = box({3, 3, 0}, {5, 5, column / 4}, 1);
+    std::vector<voxel> second = planes_box({3, 3, 0}, {5, 5, column / 4});
+    for (voxel &v : second) {
+        v.batch = 1;
+    }
     scenes[7].voxels.insert(scenes[7].voxels.end(), second.begin(), second.end());
     // One tile of outputs spans lone voxels and then a column that is far longer than a window.
-    std::vector<voxel> thick = box({41, 1, 0}, {41, 1, column - 1});
-    std::vector<voxel> after = box({42, 0, 5}, {80, 2, 5});
+    std::vector<voxel> thick = planes_box({41, 1, 0}, {41, 1, column - 1});
+    std::vector<voxel> after = planes_box({42, 0, 5}, {80, 2, 5});
     scenes[8].voxels.insert(scenes[8].voxels.end(), thick.begin(), thick.end());
     scenes[8].voxels.insert(scenes[8].voxels.end(), after.begin(), after.end());
     for (auto &scene : scenes) {
-        std::vector<W> words = words_of<W>(&layout, scene.voxels);
+        std::vector<W> words = forms_words_of<W>(&layout, scene.voxels);
         for (const kernel_shape &k :
              {kernels_all[1], kernels_all[2], kernels_all[4], kernels_all[5], kernels_all[16],
               kernels_all[17], kernels_all[9], kernels_all[14], kernels_all[25]}) {
@@ -515,17 +494,6 @@ DEVICE_TEST(gpu_map_negative_source_counts) {
 
 // ---- strided layers and their inverses ----------------------------------------------------------
 
-template <typename W>
-std::vector<W> floored(const word_layout *layout, const std::vector<W> &words, triple stride) {
-    std::vector<W> coarse;
-    for (W w : words) {
-        coarse.push_back(word_floor<W>(layout, w, stride));
-    }
-    std::sort(coarse.begin(), coarse.end());
-    coarse.erase(std::unique(coarse.begin(), coarse.end()), coarse.end());
-    return coarse;
-}
-
 // A transposed map is the forward map with inputs and outputs exchanged.
 template <typename W>
 void check_inverse(const word_layout *layout, const std::vector<W> &fine,
@@ -554,8 +522,8 @@ void check_strides() {
         word_layout layout = reference_layout<W>(lo, hi, 2, triple_multiply(s, {2, 2, 2}),
                                                  triple_multiply(s, {8, 8, 8}));
         std::vector<W> fine = words_random<W>(&random, &layout, lo, hi, test_quick() ? 100 : 4000);
-        std::vector<W> coarse = floored(&layout, fine, s);
-        std::vector<W> coarser = floored(&layout, fine, triple_multiply(s, {2, 2, 2}));
+        std::vector<W> coarse = forms_floored(&layout, fine, s);
+        std::vector<W> coarser = forms_floored(&layout, fine, triple_multiply(s, {2, 2, 2}));
         for (triple size :
              {triple{2, 2, 2}, triple{3, 3, 3}, s, triple{1, 1, 3}, triple{5, 2, 3}}) {
             check_inverse(&layout, fine, coarse, kernel_make(size));
@@ -711,7 +679,7 @@ DEVICE_TEST(gpu_map_real_scan_strided) {
     level[0] = reference_scan<uint32_t>("kitti00_000000_5cm.vox32", 16, &layout);
     for (int l = 0; l < (test_quick() ? 1 : 3); ++l) {
         int s = 1 << l;
-        level[l + 1] = floored(&layout, level[0], {2 * s, 2 * s, 2 * s});
+        level[l + 1] = forms_floored(&layout, level[0], {2 * s, 2 * s, 2 * s});
         check_inverse(&layout, level[l], level[l + 1], kernel_cube(2, s));
         check_inverse(&layout, level[l], level[l + 1], kernel_cube(3, s));
         kernel_shape same = kernel_cube(3, 2 * s);
@@ -727,7 +695,7 @@ DEVICE_TEST(gpu_map_refuses) {
         reference_layout<uint32_t>({0, 0, 0}, {20, 20, 20}, 1, {1, 1, 1}, {1, 1, 1});
     const kernel_shape k = kernel_cube(3, 1), large = kernel_cube(5, 1);
     set_pair<uint32_t> set;
-    set_make(words_of<uint32_t>(&layout, {{0, 1, 2, 3}, {0, 1, 2, 4}}), 0, &set);
+    set_make(forms_words_of<uint32_t>(&layout, {{0, 1, 2, 3}, {0, 1, 2, 4}}), 0, &set);
     const voxel_set<uint32_t> s = set.device;
     int32_t *map = device_new<int32_t>(2 * 27), *pairs = device_new<int32_t>(27);
     int32_t *odd = (int32_t *)((char *)map + 2);

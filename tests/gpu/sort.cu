@@ -291,21 +291,6 @@ DEVICE_TEST(gpu_sort_large) {
     check_sizes<uint64_t>({sort_rows_max + 1}, {48});
 }
 
-// The words of one bucket are up to all 64 bits apart, or lie close together.
-DEVICE_TEST(gpu_sort_wide_words) {
-    random_state random = random_make(1);
-    for (int rows : {1, 33, 161, 513, 4097, 100000}) {
-        if (test_quick() && rows > 600) {
-            continue;
-        }
-        for (int bits : {20, 31, 32, 33, 40, 48, 63, 64}) {
-            for (words_kind kind : {words_random, words_clusters, words_none_among}) {
-                check_kind<uint64_t>(&random, kind, rows, bits);
-            }
-        }
-    }
-}
-
 // Nearly all rows have one of two words, `spread` apart: one is a splitter and the other the next.
 template <typename W>
 void check_spread(random_state *r, W low, W spread, int32_t rows, int bits) {
@@ -378,19 +363,6 @@ void check_bucket_sizes() {
 DEVICE_TEST(gpu_sort_bucket_sizes) {
     check_bucket_sizes<uint32_t>();
     check_bucket_sizes<uint64_t>();
-}
-
-// Words and rows that have 64 bits or more together take the radix sort; one bit less does not.
-DEVICE_TEST(gpu_sort_scattered_words) {
-    random_state random = random_make(8);
-    for (int bits : {49, 50, 62}) {
-        CHECK_EQUAL(sort_takes_radix(9000, bits), bits > 49);
-        for (words_kind kind : {words_random, words_runs, words_clusters, words_none_behind}) {
-            if (!test_quick() || bits == 50) {
-                check_kind<uint64_t>(&random, kind, 9000, bits);
-            }
-        }
-    }
 }
 
 // Microseconds of a sort: the least of some runs.

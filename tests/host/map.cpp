@@ -139,28 +139,6 @@ TEST(map_both_words_and_sizes_around_the_chunk) {
     }
 }
 
-// A set that holds a voxel twice breaks its invariant. No tap of another voxel is lost.
-TEST(map_duplicates_drop_nothing) {
-    random_state r = random_make(5);
-    two_levels t = levels_make(&r, 600, {1, 1, 1}, {2, 2, 2});
-    std::vector<uint32_t> doubled;
-    for (int32_t i = 0; i < t.fine_count; ++i) {
-        doubled.insert(doubled.end(), (size_t)random_int(&r, 1, 4), t.fine[i]);
-    }
-    int32_t count = (int32_t)doubled.size();
-    kernel_shape k = kernel_cube(5, 1);
-    int32_t *map = guarded_new<int32_t>((int64_t)t.fine_count * 125);
-    int32_t *clean = guarded_new<int32_t>((int64_t)t.fine_count * 125);
-    REQUIRE_OK(map_build_host(&t.layout, &k, {doubled.data(), &count, count}, t.fine_set(), map));
-    REQUIRE_OK(map_build_host(&t.layout, &k, t.fine_set(), t.fine_set(), clean));
-    for (int64_t i = 0; i < (int64_t)t.fine_count * 125; ++i) {
-        CHECK_EQUAL(map[i] >= 0, clean[i] >= 0);
-        if (map[i] >= 0 && clean[i] >= 0) {
-            CHECK_EQUAL(doubled[(size_t)map[i]], t.fine[clean[i]]);
-        }
-    }
-}
-
 TEST(map_count_counts) {
     const int32_t map[] = {0, -1, 5, -1, -1, 2, 3, -1, 0};
     int32_t *pairs = guarded_new<int32_t>(3);

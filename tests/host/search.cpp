@@ -99,21 +99,6 @@ TEST(search_random_scenes_64) {
     check_random_scenes<uint64_t>(2, test_quick() ? 40 : 400);
 }
 
-// All sizes the same on each axis, odd and even, every kind of layer.
-TEST(search_cubes) {
-    random_state r = random_make(3);
-    for (int size = 1; size <= 7; ++size) {
-        for (int kind = 0; kind < scene_kinds; ++kind) {
-            for (int stride : {1, 2, 4}) {
-                scene<uint64_t> s = scene_make<uint64_t>(&r, (scene_kind)kind,
-                                                         kernel_cube(size, stride), {2, 2, 2});
-                check_scene(&s);
-                guarded_finish();
-            }
-        }
-    }
-}
-
 // 3,375 offsets: many more than the bits of a word.
 TEST(search_largest_kernel) {
     random_state r = random_make(4);
