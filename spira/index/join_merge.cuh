@@ -159,7 +159,7 @@ SPIRA_API status join_launch(const join_args<W> *a, int32_t total, const join_sc
         const int bits = word_bits(a->words);
         SPIRA_TRY(kernel_launch(join_words_kernel<W>, {blocks, join_threads, stream, "join"}, task,
                                 radix_input(&s.radix, s.sorted, 0, bits)));
-        SPIRA_TRY(radix_sort_rows(&s.radix, s.sorted, a->rows.order, 0, bits, stream));
+        SPIRA_TRY(radix_sort<true>(&s.radix, s.sorted, a->rows.order, 0, bits, stream));
     } else {
         SPIRA_TRY(kernel_launch(join_merge_kernel<W>, {blocks, join_threads, stream, "join"}, task,
                                 s.sorted, a->rows.order));

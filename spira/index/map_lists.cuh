@@ -91,10 +91,7 @@ SPIRA_API status map_lists_launch(const word_layout *layout, const map_request<W
     const char *subject = "map_build_lists";
     workspace w = workspace_begin(scratch);
     map_request<W> request = *r; // without dense forms
-    request.forms = {};
-    request.forms.threshold = r->forms.threshold;
-    request.forms.half = r->forms.half;
-    request.forms.trouble = r->forms.trouble;
+    request.forms = map_forms_none(r->forms.threshold, r->forms.half, r->forms.trouble);
     map_lists_task<W> task;
     task.map = map_task_make(layout, &request, 0);
     task.starts = map_lists_take(&w, &r->kernel, r->outputs.capacity);

@@ -100,7 +100,7 @@ SPIRA_API int64_t radix_cleared(int64_t tiles) {
     return radix_passes_max + radix_passes_max * radix_digits + tiles * radix_digits;
 }
 
-// rows: 1 .. INT32_MAX / 2. with_rows: for radix_sort_rows, else for radix_sort_keys.
+// rows: 1 .. INT32_MAX / 2. with_rows: as of radix_sort.
 template <typename W>
 SPIRA_API void radix_carve(workspace *w, int32_t rows, bool with_rows, radix_scratch<W> *s) {
     *s = {};
@@ -379,9 +379,17 @@ SPIRA_API W *radix_input(const radix_scratch<W> *s, W *sorted, int first_bit, in
     return radix_digits_make(first_bit, bits).passes % 2 ? s->key : sorted;
 }
 
+// Sorts keys by their bits [first_bit, bits), stably.
+//
+// inputs   radix_input(s, sorted, first_bit, bits) [rows]: the keys; overwritten
+//          s: of radix_carve; 0 <= first_bit, bits <= 8 * sizeof(W)
+// outputs  sorted [rows]
+//          with_rows: order [rows]: the row of each key, a permutation of 0 .. rows - 1
+// Asynchronous, deterministic.
+// cost     one kernel that counts, and one for each eight bits
 template <bool with_rows, typename W>
-SPIRA_API status radix_launch(const radix_scratch<W> *s, W *sorted, int32_t *order, int first_bit,
-                              int bits, cudaStream_t stream) {
+SPIRA_API status radix_sort(const radix_scratch<W> *s, W *sorted, int32_t *order, int first_bit,
+                            int bits, cudaStream_t stream) {
     const radix_digits_of digits = radix_digits_make(first_bit, bits);
     W *const key[2] = {s->key, sorted};
     int32_t *const row[2] = {s->row, order};
@@ -408,27 +416,6 @@ SPIRA_API status radix_launch(const radix_scratch<W> *s, W *sorted, int32_t *ord
                                 {(unsigned)s->tiles, radix_threads, stream, "radix sort"}, p));
     }
     return status_success();
-}
-
-// Sorts keys by their bits [first_bit, bits), stably.
-//
-// inputs   radix_input(s, sorted, first_bit, bits) [rows]: the keys; overwritten
-//          s: of radix_carve; 0 <= first_bit, bits <= 8 * sizeof(W)
-// outputs  sorted [rows]
-// Asynchronous, deterministic.
-// cost     one kernel that counts, and one for each eight bits
-template <typename W>
-SPIRA_API status radix_sort_keys(const radix_scratch<W> *s, W *sorted, int first_bit, int bits,
-                                 cudaStream_t stream) {
-    return radix_launch<false>(s, sorted, nullptr, first_bit, bits, stream);
-}
-
-// The same, and the row of each key: order [rows] is a permutation of 0 .. rows - 1; rows of equal
-// keys ascend.
-template <typename W>
-SPIRA_API status radix_sort_rows(const radix_scratch<W> *s, W *sorted, int32_t *order,
-                                 int first_bit, int bits, cudaStream_t stream) {
-    return radix_launch<true>(s, sorted, order, first_bit, bits, stream);
 }
 
 } // namespace spira

@@ -132,7 +132,7 @@ SPIRA_API status sort_source(const source &from, int bits, W *sorted, int32_t *o
             sort_words_kernel<W, source>,
             {(unsigned)ceil_div(shape->rows, sort_threads), sort_threads, stream, "sort"}, from,
             shape->rows, radix_input(&s->radix, sorted, 0, bits)));
-        return radix_sort_rows(&s->radix, sorted, order, 0, bits, stream);
+        return radix_sort<true>(&s->radix, sorted, order, 0, bits, stream);
     }
     const sort_target<W> to = sort_target_make(shape->rows, bits, sorted, order);
     return sort_launch(from, steps, to, stream);

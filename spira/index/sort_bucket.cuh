@@ -7,10 +7,9 @@
 #ifndef SPIRA_INDEX_SORT_BUCKET_CUH
 #define SPIRA_INDEX_SORT_BUCKET_CUH
 
+#include "sort_keys.cuh"
 #include "sort_network.cuh"
 #include "sort_overflow.cuh"
-#include "sort_pieces.cuh"
-#include "sort_range.cuh"
 
 namespace spira {
 

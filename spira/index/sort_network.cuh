@@ -74,19 +74,11 @@ SPIRA_DEVICE void sort_meet(K (&key)[items], bool low, across other) {
     }
 }
 
-SPIRA_DEVICE uint32_t sort_across(uint32_t key, int mask) {
-    return __shfl_xor_sync(~0u, key, mask);
-}
-
-SPIRA_DEVICE uint64_t sort_across(uint64_t key, int mask) {
-    return (uint64_t)__shfl_xor_sync(~0u, (unsigned long long)key, mask);
-}
-
 // A step between lanes l and l ^ mask.
 template <bool mirror, int items, typename K>
 SPIRA_DEVICE void sort_exchange_lanes(K (&key)[items], int mask) {
     bool low = !(threadIdx.x & (mirror ? (mask + 1) / 2 : mask));
-    sort_meet<mirror>(key, low, [&](int j) { return sort_across(key[j], mask); });
+    sort_meet<mirror>(key, low, [&](int j) { return __shfl_xor_sync(~0u, key[j], mask); });
 }
 
 // A step between threads t and t ^ mask of the first `used` threads, through shared [items *

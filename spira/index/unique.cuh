@@ -269,7 +269,7 @@ SPIRA_API W *unique_input(const unique_scratch<W> *s, int first_bit, int bits) {
 template <typename W>
 SPIRA_API status unique_sort_launch(const unique_scratch<W> *s, int first_bit, int bits,
                                     voxel_set<W> out, device_status *trouble, cudaStream_t stream) {
-    SPIRA_TRY(radix_sort_keys(&s->radix, s->sorted, first_bit, bits, stream));
+    SPIRA_TRY(radix_sort<false>(&s->radix, s->sorted, nullptr, first_bit, bits, stream));
     return unique_launch<W>({s->sorted, s->radix.rows, s->heads, out, {}, false, trouble}, stream);
 }
 

@@ -45,8 +45,8 @@ void check_sort(const std::vector<W> &words, int first_bit, int bits, bool with_
     int32_t *order = device_new<int32_t>(rows + room);
     for (int run = 0; run < runs; ++run) {
         device_copy_in(radix_input(&s, sorted, first_bit, bits), words.data(), rows);
-        CHECK_OK(with_rows ? radix_sort_rows(&s, sorted, order, first_bit, bits, stream_get())
-                           : radix_sort_keys(&s, sorted, first_bit, bits, stream_get()));
+        CHECK_OK(with_rows ? radix_sort<true>(&s, sorted, order, first_bit, bits, stream_get())
+                           : radix_sort<false>(&s, sorted, nullptr, first_bit, bits, stream_get()));
         std::vector<W> got((size_t)rows);
         std::vector<int32_t> got_order(with_rows ? (size_t)rows : 0);
         device_copy_out(got.data(), sorted, rows);

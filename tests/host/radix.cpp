@@ -26,8 +26,8 @@ bool sorts(const std::vector<W> &words, int first_bit, int bits, bool with_rows)
     std::vector<W> sorted((size_t)rows + 1, (W)77);
     std::vector<int32_t> order((size_t)rows + 1, 77);
     std::copy(words.begin(), words.end(), radix_input(&s, sorted.data(), first_bit, bits));
-    CHECK_OK(with_rows ? radix_sort_rows(&s, sorted.data(), order.data(), first_bit, bits, nullptr)
-                       : radix_sort_keys(&s, sorted.data(), first_bit, bits, nullptr));
+    CHECK_OK(with_rows ? radix_sort<true>(&s, sorted.data(), order.data(), first_bit, bits, nullptr)
+                       : radix_sort<false>(&s, sorted.data(), nullptr, first_bit, bits, nullptr));
     const std::vector<int32_t> wanted = order_wanted(words, first_bit, bits);
     bool same = sorted.back() == (W)77 && order.back() == 77;
     for (size_t i = 0; i < wanted.size(); ++i) {
