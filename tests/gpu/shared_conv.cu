@@ -3,8 +3,13 @@
 
 namespace spira {
 
-const shared_conv_calls shared_conv = {
-    conv<>,       conv<numeric_any, true>, conv<numeric_f16>, conv<numeric_f32>, conv_grad_input<>,
-    conv_hybrid<>};
+const shared_conv_calls shared_conv = {conv<>,
+                                       conv<numeric_any, true>,
+                                       conv<numeric_f16>,
+                                       conv<numeric_f32>,
+                                       conv_grad_input<>,
+                                       conv_hybrid<>,
+                                       conv_weights_pack<>,
+                                       conv_shortcut_pack<>};
 
 } // namespace spira

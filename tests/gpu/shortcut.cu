@@ -290,7 +290,7 @@ DEVICE_TEST(gpu_shortcut_refuses) {
     CHECK_STATUS(conv_shortcut_bytes(gpu(), nullptr, 32, 32, &bytes), status_null_pointer);
     CHECK_STATUS(conv_shortcut_bytes(gpu(), s, 32, 32, nullptr), status_null_pointer);
     const auto pack = [&](const conv_weights &w) {
-        return conv_shortcut_pack(gpu(), s, 32, 32, &w, stream_get());
+        return shared_conv.conv_shortcut_pack(gpu(), s, 32, 32, &w, stream_get());
     };
     CHECK_STATUS(pack({nullptr, packed, bytes, nullptr}), status_null_pointer);
     CHECK_STATUS(pack({weight, packed, bytes - 1, nullptr}), status_workspace);

@@ -249,21 +249,6 @@ TEST(conv_agrees_with_a_dense_convolution) {
     }
 }
 
-// Channels around every tile edge, in and out, not only together.
-TEST(conv_takes_any_channels) {
-    random_state r = random_make(2);
-    layer l = layer_make(&r, layer_submanifold, kernel_cube(3, 1), {1, 1, 1}, 150);
-    for (int size : channel_sizes) {
-        for (int side = 0; side < 2; ++side) {
-            for (int i = 0; i < (test_quick() ? 1 : 4); ++i) {
-                int other = channels_random(&r);
-                layer_channels(&r, &l, side ? size : other, 0, side ? other : size, numeric_f32);
-                check_layer(l);
-            }
-        }
-    }
-}
-
 TEST(conv_two_sources_are_a_concatenation) {
     random_state r = random_make(3);
     for (const layer_case &c : cases) {

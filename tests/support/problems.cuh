@@ -51,7 +51,7 @@ const void *weights_upload(const conv_shape *shape, const std::vector<float> &we
 }
 
 SPIRA_API const void *weights_upload(const conv_shape *shape, const std::vector<float> &weight) {
-    return weights_upload(shape, weight, conv_weights_bytes, conv_weights_pack<>);
+    return weights_upload(shape, weight, conv_weights_bytes, shared_conv.conv_weights_pack);
 }
 
 // The lists of the map; only as much of their capacity is written as there are pairs.
@@ -207,7 +207,8 @@ SPIRA_API void device_joined_make(const joined_problem *p, device_joined *d) {
     char *packed = device_new<char>((int64_t)bytes);
     const float *given = device_upload(p->own.weight.data(), (int64_t)p->own.weight.size());
     const conv_weights weights = {given, packed, bytes, nullptr};
-    CHECK_OK(conv_shortcut_pack(gpu(), &p->main.shape, s->cin, s->cin2, &weights, stream_get()));
+    CHECK_OK(shared_conv.conv_shortcut_pack(gpu(), &p->main.shape, s->cin, s->cin2, &weights,
+                                            stream_get()));
     d->own = {};
     d->own.cin = s->cin;
     d->own.cin2 = s->cin2;

@@ -21,6 +21,8 @@ struct shared_conv_calls {
     decltype(&spira::conv<numeric_f32>) conv_f32;
     decltype(&spira::conv_grad_input<>) conv_grad_input;
     decltype(&spira::conv_hybrid<>) conv_hybrid;
+    decltype(&spira::conv_weights_pack<>) conv_weights_pack;
+    decltype(&spira::conv_shortcut_pack<>) conv_shortcut_pack;
 };
 extern const shared_conv_calls shared_conv;
 

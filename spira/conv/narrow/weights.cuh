@@ -1,0 +1,164 @@
+// spira/conv/narrow/weights.cuh: the variants of the narrow kernel, and its packed weights.
+#ifndef SPIRA_CONV_NARROW_WEIGHTS_CUH
+#define SPIRA_CONV_NARROW_WEIGHTS_CUH
+
+#include "../../base/launch.cuh"
+#include "../weights.cuh"
+#include "load.cuh"
+
+namespace spira {
+
+enum {
+    narrow_channels_most = 32,
+    narrow_element = 2, // bytes
+    narrow_warps = 4,   // of a thread block
+    narrow_threads = narrow_warps * 32,
+    narrow_pair = 2 * order_rows, // places of an entry of the layout's schedule
+    narrow_sector = 32,           // bytes of a cache sector
+    narrow_scope = 32 * 32,       // offsets of a walk: a word of the mask for each lane
+
+    narrow_groups = 4, // groups of 8 places of a warp
+
+    // Tuning parameters.
+    // Steps whose rows, and as many whose sources, are in flight (2 .. 4), by channels: 16 to 16,
+    // 16 to 32, others. Where offsets share a step, steps are few, and each needs more registers.
+    narrow_ahead_16_16 = 3,
+    narrow_ahead_16_32 = 3,
+    narrow_ahead_others = 2,
+    // Thread blocks of a multiprocessor: 16 to 16 channels, others, and rows of more than 16
+    // channels that are not aligned.
+    narrow_resident_16_16 = 6,
+    narrow_resident_others = 4,
+    narrow_resident_unaligned = 3,
+    // Bytes of weights that the first thread blocks bring into the cache.
+    narrow_warm_bytes = 128 * 1024,
+};
+
+SPIRA_BOTH constexpr int narrow_ahead(int fold, int steps, int halves, bool wide) {
+    return !wide || steps > 1 || fold > 1 ? narrow_ahead_others
+           : halves > 1                   ? narrow_ahead_16_32
+                                          : narrow_ahead_16_16;
+}
+
+// Thread blocks of a multiprocessor at a time: what registers allow.
+SPIRA_BOTH constexpr int narrow_resident(int steps, int halves, bool wide) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    const int narrow = narrow_resident_16_16 - 2; // this code needs more registers
+#else
+    const int narrow = narrow_resident_16_16;
+#endif
+    return !wide && steps > 1            ? narrow_resident_unaligned
+           : wide && steps * halves == 1 ? narrow
+                                         : narrow_resident_others;
+}
+
+// Steps of 16 input channels, and halves of 16 output channels.
+SPIRA_BOTH int narrow_steps(int cin) {
+    return cin <= 16 ? 1 : 2;
+}
+
+SPIRA_BOTH int narrow_halves(int cout) {
+    return cout <= 16 ? 1 : 2;
+}
+
+// Offsets that share a step.
+SPIRA_BOTH constexpr int narrow_fold(int cin) {
+    return cin <= 4 ? 4 : cin <= 8 ? 2 : 1;
+}
+
+// ---- packed weights -----------------------------------------------------------------------------
+
+// Packed weights [volume, steps, halves, 32 / fold lanes] of 16 bytes: the lane's operand of a
+// step. Channels past the last are zero. Returns the number of lanes' operands.
+SPIRA_API int64_t narrow_weights(const conv_shape *s) {
+    return (int64_t)s->volume * narrow_steps(s->cin) * narrow_halves(s->cout) *
+           (32 / narrow_fold(s->cin));
+}
+
+template <typename E, conv_weights_order order = conv_weights_own>
+SPIRA_KERNEL void __launch_bounds__(256)
+    narrow_pack_kernel(const __grid_constant__ conv_pack_params p) {
+    const conv_shape &s = p.shape;
+    enum { per_lane = conv_lane_bytes / sizeof(E) };
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    pdl_wait_alone();
+    if (i >= p.total) {
+        return;
+    }
+    const int steps = narrow_steps(s.cin), halves = narrow_halves(s.cout);
+    const int parts = 4 / narrow_fold(s.cin), lanes = 8 * parts; // lanes of a row; of an offset
+    const int lane = (int)(i % lanes), half = (int)(i / lanes % halves);
+    const int step = (int)(i / lanes / halves % steps);
+    const int64_t offset = i / lanes / halves / steps;
+    conv_lane<E> to;
+#pragma unroll
+    for (int e = 0; e < per_lane; ++e) { // two channels of each of 2 outputs, then the next two
+        int channel = (lane % parts * steps + step) * 4 + e / 4 * 2 + e % 2;
+        int out = (lane / parts * halves + half) * 2 + e / 2 % 2;
+        bool inside = channel < s.cin && out < s.cout;
+        int64_t from = conv_weight_index<order>(&s, offset, channel, out);
+        to.element[e] = conv_pack_weight<E>(p, from, inside);
+    }
+    ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);
+}
+
+SPIRA_BOTH constexpr int narrow_offset_bytes(int fold, int steps, int halves) {
+    return steps * halves * conv_fragment_bytes / fold;
+}
+
+// Loads of a thread in narrow_warm, at most.
+SPIRA_BOTH constexpr int narrow_warm_loads(int shares) {
+    return (narrow_warm_bytes / (narrow_threads * narrow_sector) + shares - 1) / shares;
+}
+
+// Brings weights into the cache: the first thread blocks of each multiprocessor load a share each
+// while they wait for their first indices. Otherwise all walks would stop at each new offset.
+// scratch: the first of the thread's own narrow_warm_loads(shares) words of shared memory, which
+// are 128 bytes apart.
+template <int shares>
+SPIRA_DEVICE void narrow_warm(const conv_params &p, int bytes, uint32_t scratch) {
+    enum { step = shares * narrow_threads * narrow_sector };
+    if ((int)blockIdx.x >= shares * p.multiprocessors) {
+        return;
+    }
+    int share = 0; // blockIdx.x / p.multiprocessors, without a division
+#pragma unroll
+    for (int i = 1; i < shares; ++i) {
+        share += (int)blockIdx.x >= i * p.multiprocessors;
+    }
+    bytes = min(bytes, (int)narrow_warm_bytes);
+#pragma unroll 4
+    for (int at = (share * narrow_threads + (int)threadIdx.x) * narrow_sector; at < bytes;
+         at += step) {
+        async_copy_4_cached(scratch, (const char *)p.weights + at);
+        scratch += 32 * 4;
+    }
+}
+
+// The lane's operands of the first offset.
+template <int fold>
+SPIRA_DEVICE const char *narrow_weights_of(const conv_params &p) {
+    const int lane = threadIdx.x % 32, parts = 4 / fold;
+    const char *own = (const char *)p.weights + (lane / 4 * parts + lane % parts) * conv_lane_bytes;
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+l"(own)); // keeps it in a register
+#endif
+    return own;
+}
+
+// Loads the lane's operands of an offset. own: those of the first offset.
+template <int fold, int steps, int halves>
+SPIRA_DEVICE void narrow_weights_load(const char *own, int offset, uint4 (&to)[steps][halves]) {
+    own += (int64_t)offset * narrow_offset_bytes(fold, steps, halves);
+#pragma unroll
+    for (int s = 0; s < steps; ++s) {
+#pragma unroll
+        for (int h = 0; h < halves; ++h) {
+            to[s][h] = narrow_load_kept(own + (s * halves + h) * (conv_fragment_bytes / fold));
+        }
+    }
+}
+
+} // namespace spira
+
+#endif
