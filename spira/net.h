@@ -137,6 +137,7 @@ SPIRA_API status net_plan_host(const net_layer *layers, int count, const word_la
     SPIRA_REQUIRE(limits->type == numeric_f32, status_unsupported, "limits.type (the host is fp32)",
                   limits->type);
     SPIRA_TRY(net_plan_sets(layers, count, limits, false, plan));
+    plan->layout = *layout;
     size_t scratch;
     SPIRA_TRY(net_scratch_host<W>(plan, &scratch));
     SPIRA_TRY(net_plan_place(layout, scratch, 0, plan));

@@ -286,94 +286,81 @@ replace() { # expression file: sed in place
     sed "$1" "$2" >"$tree/edited" && mv "$tree/edited" "$2"
 }
 
+planted() { # TEXT what command...: the command plants it in the good tree
+    text=$1 what=$2
+    shift 2
+    "$@"
+    expect "$text" "$what"
+}
+
 self_test() {
     tree=$(mktemp -d)
     trap 'rm -rf "$tree"' EXIT
     passed=0 failed=0
     plant_good
-    expect clean 'a good tree'
-    rm -r "$tree/spira/e.cuh" "$tree/spira/extra"
-    expect clean 'a pattern that matches no file'
-    echo 'text' >"$tree/spira/README.md"
-    expect clean 'a file that is no header'
+    planted clean 'a good tree' :
+    planted clean 'a pattern that matches no file' rm -r "$tree/spira/e.cuh" "$tree/spira/extra"
+    planted clean 'a file that is no header' cp "$tree/table" "$tree/spira/README.md"
 
     header new.h
-    replace 's/"spira\/a.h"/"spira\/new.h"/' "$tree/spira.cuh"
-    expect 'is in no layer' 'a file that is in no layer'
-    header a.h base/x.h b.h
-    expect 'is above' 'an upward include'
-    header b.h a.h top/t.cuh
-    expect 'is above' 'an upward include of a folder'
-    header base/x.h ../mid/m.h
-    expect 'is above' 'an upward include from a folder'
-    header top/low.h ../d.cuh
-    expect 'is above' 'an upward include of a file that an earlier pattern takes out of its folder'
-    header mid/m.h ../b.h
-    expect 'a cycle of includes' 'a cycle of two'
-    header a.h a.h base/x.h
-    expect 'a cycle of includes' 'a file that includes itself'
+    planted 'is in no layer' 'a file that is in no layer' \
+        replace 's/"spira\/a.h"/"spira\/new.h"/' "$tree/spira.cuh"
+    planted 'is above' 'an upward include' header a.h base/x.h b.h
+    planted 'is above' 'an upward include of a folder' header b.h a.h top/t.cuh
+    planted 'is above' 'an upward include from a folder' header base/x.h ../mid/m.h
+    planted 'is above' 'one of a file that an earlier pattern takes out of its folder' \
+        header top/low.h ../d.cuh
+    planted 'a cycle of includes' 'a cycle of two' header mid/m.h ../b.h
+    planted 'a cycle of includes' 'a file that includes itself' header a.h a.h base/x.h
     header base/x.h deep/z.h
-    header base/deep/z.h ../../a.h
-    expect 'a cycle of includes' 'a cycle of three'
-    header extra/g.cuh ../e.cuh
-    expect 'a cycle of includes' 'a cycle among opt-in files'
+    planted 'a cycle of includes' 'a cycle of three' header base/deep/z.h ../../a.h
+    planted 'a cycle of includes' 'a cycle among opt-in files' header extra/g.cuh ../e.cuh
 
-    header b.h spira.cuh
-    expect 'is no file of spira/' 'an include of the umbrella as if it stood in the folder'
-    header b.h ../spira.cuh
-    expect 'is no file of spira/' 'an include of the umbrella'
-    header b.h ../spira/a.h
-    expect 'is no file of spira/' 'an include by a path that leaves the folder'
-    header mid/m.h ../mid/../a.h ../base/x.h
-    expect 'is no file of spira/' 'an include by a detour'
-    header mid/n.cuh ../mid/m.h ../b.h ../base/deep/y.cuh ../top/low.h
-    expect 'should be "m.h"' 'a neighbour by more than its name'
-    header b.h '<spira/a.h>' mid/m.h
-    expect 'in quotes' 'an include in angles'
-    header b.h unknown.h mid/m.h
-    expect 'is no file of spira/' 'an include of an unknown file'
-    header spira.cuh spira/a.h spira/b.h spira/d.cuh a.h
-    expect 'the umbrella includes files' 'an umbrella that includes a file outside of the folder'
+    for path in spira.cuh ../spira.cuh ../spira/a.h unknown.h; do
+        planted 'is no file of spira/' "an include of $path" header b.h "$path" mid/m.h
+    done
+    planted 'is no file of spira/' 'an include by a detour' \
+        header mid/m.h ../mid/../a.h ../base/x.h
+    planted 'should be "m.h"' 'a neighbour by more than its name' \
+        header mid/n.cuh ../mid/m.h ../b.h ../base/deep/y.cuh ../top/low.h
+    planted 'in quotes' 'an include in angles' header b.h '<spira/a.h>' mid/m.h
+    planted 'the umbrella includes files' 'an umbrella that includes a file outside of the folder' \
+        header spira.cuh spira/a.h spira/b.h spira/d.cuh a.h
 
     header mid/m.h n.cuh
-    header mid/n.cuh ../base/deep/y.cuh ../top/low.h
-    expect 'a .h includes "n.cuh"' 'a .h that includes a .cuh'
+    planted 'a .h includes "n.cuh"' 'a .h that includes a .cuh' \
+        header mid/n.cuh ../base/deep/y.cuh ../top/low.h
     for toolkit in cuda_runtime.h cuda_fp16.h cub/cub.cuh cuda/std/limits thrust/sort.h mma.h \
         cublas_v2.h curand.h vector_types.h; do
-        header top/low.h "<$toolkit>"
-        expect "a .h includes the CUDA header <$toolkit>" "a .h that includes <$toolkit>"
+        planted "a .h includes the CUDA header <$toolkit>" "a .h that includes <$toolkit>" \
+            header top/low.h "<$toolkit>"
     done
     for toolkit in cublas_v2.h cublasLt.h cub/cub.cuh cub/block/block_scan.cuh thrust/sort.h; do
-        header top/t.cuh "<$toolkit>"
-        expect 'belongs in opt-in files' "<$toolkit> outside of the opt-in files"
+        planted 'belongs in opt-in files' "<$toolkit> outside of the opt-in files" \
+            header top/t.cuh "<$toolkit>"
     done
 
-    replace 's/SPIRA_B_H/SPIRA_B/' "$tree/spira/b.h"
-    expect 'the include guard is not SPIRA_B_H' 'a wrong include guard'
-    replace 's/SPIRA_MID_M_H/SPIRA_M_H/' "$tree/spira/mid/m.h"
-    expect 'the include guard is not SPIRA_MID_M_H' 'an include guard without the folder'
-    replace '/^#define/d' "$tree/spira/b.h"
-    expect 'the include guard is not' 'a guard that defines nothing'
-    printf '#pragma once\n' >"$tree/spira/top/low.h"
-    expect 'the include guard is not' 'no include guard'
+    planted 'the include guard is not SPIRA_B_H' 'a wrong include guard' \
+        replace 's/SPIRA_B_H/SPIRA_B/' "$tree/spira/b.h"
+    planted 'the include guard is not SPIRA_MID_M_H' 'an include guard without the folder' \
+        replace 's/SPIRA_MID_M_H/SPIRA_M_H/' "$tree/spira/mid/m.h"
+    planted 'the include guard is not' 'a guard that defines nothing' \
+        replace '/^#define/d' "$tree/spira/b.h"
+    planted 'the include guard is not' 'no include guard' \
+        replace 's/^#[a-z]* *SPIRA.*/#pragma once/' "$tree/spira/top/low.h"
 
-    header spira.cuh spira/a.h spira/b.h spira/b.cuh
-    expect 'does not include it' 'an umbrella that lacks a file'
-    header d.cuh b.cuh
-    expect 'does not include it' 'an umbrella that lacks a file of a folder'
-    header spira.cuh spira/a.h spira/b.h spira/d.cuh spira/e.cuh
-    expect 'includes the opt-in' 'an umbrella with an opt-in file'
+    planted 'does not include it' 'an umbrella that lacks a file' \
+        header spira.cuh spira/a.h spira/b.h spira/b.cuh
+    planted 'does not include it' 'an umbrella that lacks a file of a folder' header d.cuh b.cuh
+    planted 'includes the opt-in' 'an umbrella with an opt-in file' \
+        header spira.cuh spira/a.h spira/b.h spira/d.cuh spira/e.cuh
     header top/t.cuh ../b.h ../extra/g.cuh
-    echo 'ground extra/*' | cat - "$tree/table" >"$tree/edited" && mv "$tree/edited" "$tree/table"
-    expect 'includes the opt-in' 'an umbrella that reaches an opt-in file through another'
-    kernel b.cuh
-    expect 'a kernel at the top' 'a kernel at the top'
-    echo '// a SPIRA_KERNEL in words' >>"$tree/spira/b.cuh"
-    expect clean 'a kernel in a comment'
-    rm "$tree/spira.cuh"
-    expect 'the umbrella is missing' 'no umbrella'
-    : >"$tree/table"
-    expect 'no layers' 'an empty table'
+    planted 'includes the opt-in' 'an umbrella that reaches an opt-in file through another' \
+        replace '1s/^/ground extra\/*\n/' "$tree/table"
+    planted 'a kernel at the top' 'a kernel at the top' kernel b.cuh
+    planted clean 'a kernel in a comment' replace '1s/^/\/\/ a SPIRA_KERNEL\n/' "$tree/spira/b.cuh"
+    planted 'the umbrella is missing' 'no umbrella' rm "$tree/spira.cuh"
+    planted 'no layers' 'an empty table' cp /dev/null "$tree/table"
     echo "$passed passed, $failed failed, 0 skipped"
     [ "$failed" = 0 ]
 }

@@ -38,18 +38,13 @@ SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
     none.input.capacity = p->set[0].capacity;
     *scratch = 0;
     for (int s = 1; s < p->sets; ++s) {
-        const net_set *set = &p->set[s];
-        const voxel_set<W> from = {nullptr, nullptr, p->set[set->parent].capacity};
-        const expand_rule rule = net_expand_rule(p, set);
+        const net_derivation by = p->set[s].by;
+        net_set_args<W> a;
         size_t bytes;
-        SPIRA_TRY(downsample_host_workspace(from, &bytes));
-        if (set->by == net_set_expanded) {
-            const expand_args<W> args = {nullptr, &set->kernel, &rule, from, {}, nullptr};
-            SPIRA_TRY(expand_host_workspace(&args, &bytes));
-        } else if (set->by == net_set_joined) {
-            const join_args<W> sizes = net_join_args<W>(p, s, &none);
-            SPIRA_TRY(join_host_workspace(&sizes, &bytes));
-        }
+        net_set_args_fill(p, s, &none, &a);
+        SPIRA_TRY(by == net_set_expanded ? expand_host_workspace(&a.expand, &bytes)
+                  : by == net_set_joined ? join_host_workspace(&a.join, &bytes)
+                                         : downsample_host_workspace(a.floor.in, &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
     }
     return status_success();
@@ -57,22 +52,13 @@ SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
 
 template <typename W>
 SPIRA_API status net_set_host(const net_plan *p, int s, const net_run_args<W> *run) {
-    const net_set *set = &p->set[s];
-    char *memory = (char *)run->memory;
-    const voxel_set<W> from = net_voxels(p, set->parent, run->input, memory);
-    const voxel_set<W> to = net_voxels(p, s, run->input, memory);
-    if (set->by == net_set_expanded) {
-        const expand_rule rule = net_expand_rule(p, set);
-        const expand_args<W> args = {&p->layout, &set->kernel, &rule, from, to, run->trouble};
-        return expand_host(&args, memory + p->scratch, p->scratch_bytes);
-    }
-    if (set->by == net_set_joined) {
-        const join_args<W> args = net_join_args(p, s, run);
-        return join_host(&args, memory + p->scratch, p->scratch_bytes);
-    }
-    const downsample_args<W> args = {&p->layout,  from, p->set[set->parent].stride,
-                                     set->stride, to,   run->trouble};
-    return downsample_host(&args, memory + p->scratch, p->scratch_bytes);
+    const net_derivation by = p->set[s].by;
+    char *scratch = (char *)run->memory + p->scratch;
+    net_set_args<W> a;
+    net_set_args_fill(p, s, run, &a);
+    return by == net_set_expanded ? expand_host(&a.expand, scratch, p->scratch_bytes)
+           : by == net_set_joined ? join_host(&a.join, scratch, p->scratch_bytes)
+                                  : downsample_host(&a.floor, scratch, p->scratch_bytes);
 }
 
 // Builds all coordinate sets: the first half of net_index_host, for callers that want no more than

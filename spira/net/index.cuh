@@ -40,40 +40,27 @@ SPIRA_API int net_orders(const net_plan *p, net_part part, voxel_set<W> input, v
     return count;
 }
 
-// Bytes of scratch for one set.
-template <typename W>
-SPIRA_API status net_set_scratch(const net_plan *p, int s, size_t *bytes) {
-    const net_set *set = &p->set[s];
-    if (set->by == net_set_joined) {
-        net_run_args<W> none = {};
-        none.input.capacity = p->set[0].capacity;
-        const join_args<W> sizes = net_join_args<W>(p, s, &none);
-        return join_workspace(&sizes, bytes);
-    }
-    const voxel_set<W> from = {nullptr, nullptr, p->set[set->parent].capacity};
-    if (set->by == net_set_expanded) {
-        const expand_rule rule = net_expand_rule(p, set);
-        const expand_args<W> args = {
-            &p->layout, &set->kernel, &rule, from, {nullptr, nullptr, set->capacity}, nullptr};
-        return expand_workspace(&args, bytes);
-    }
-    return downsample_workspace(from, set->capacity, bytes);
-}
-
 // Raises *scratch to the bytes that a part of the index needs. p->layout is there.
 template <typename W>
 SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) {
-    voxel_set<W> input = {nullptr, nullptr, p->set[0].capacity};
+    net_run_args<W> none = {};
+    none.input.capacity = p->set[0].capacity;
     order_request request[order_maps_max];
     int begin, end;
     net_part_sets(p, part, &begin, &end);
     for (int s = begin; s < end; ++s) {
+        const net_set *set = &p->set[s];
+        net_set_args<W> a;
         size_t bytes = 0;
-        SPIRA_TRY(net_set_scratch<W>(p, s, &bytes));
+        net_set_args_fill(p, s, &none, &a);
+        SPIRA_TRY(set->by == net_set_expanded ? expand_workspace(&a.expand, &bytes)
+                  : set->by == net_set_joined
+                      ? join_workspace(&a.join, &bytes)
+                      : downsample_workspace(a.floor.in, set->capacity, &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
     }
     int first = 0;
-    while (int count = net_orders(p, part, input, nullptr, &first, request)) {
+    while (int count = net_orders(p, part, none.input, nullptr, &first, request)) {
         size_t bytes = 0;
         SPIRA_TRY(order_workspace(request, count, &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
@@ -81,35 +68,21 @@ SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) 
     return status_success();
 }
 
-template <typename W>
-SPIRA_API status net_index_set(const net_plan *p, int s, const net_run_args<W> *run,
-                               cudaStream_t stream) {
-    const net_set *set = &p->set[s];
-    char *memory = (char *)run->memory;
-    const voxel_set<W> from = net_voxels(p, set->parent, run->input, memory);
-    const voxel_set<W> to = net_voxels(p, s, run->input, memory);
-    if (set->by == net_set_expanded) {
-        const expand_rule rule = net_expand_rule(p, set);
-        const expand_args<W> args = {&p->layout, &set->kernel, &rule, from, to, run->trouble};
-        return expand(&p->gpu, &args, memory + p->scratch, p->scratch_bytes, stream);
-    }
-    if (set->by == net_set_joined) {
-        const join_args<W> args = net_join_args(p, s, run);
-        return join(&args, memory + p->scratch, p->scratch_bytes, stream);
-    }
-    const downsample_args<W> args = {&p->layout,  from, p->set[set->parent].stride,
-                                     set->stride, to,   run->trouble};
-    return downsample(&args, memory + p->scratch, p->scratch_bytes, stream);
-}
-
-// The sets of a part.
+// Makes the sets of a part.
 template <typename W>
 SPIRA_API status net_index_sets(const net_plan *p, net_part part, const net_run_args<W> *run,
                                 cudaStream_t stream) {
+    void *scratch = (char *)run->memory + p->scratch;
+    const size_t bytes = p->scratch_bytes;
     int first, end;
     net_part_sets(p, part, &first, &end);
     for (int s = first; s < end; ++s) {
-        SPIRA_TRY(net_index_set(p, s, run, stream));
+        const net_derivation by = p->set[s].by;
+        net_set_args<W> a;
+        net_set_args_fill(p, s, run, &a);
+        SPIRA_TRY(by == net_set_expanded ? expand(&p->gpu, &a.expand, scratch, bytes, stream)
+                  : by == net_set_joined ? join(&a.join, scratch, bytes, stream)
+                                         : downsample(&a.floor, scratch, bytes, stream));
     }
     return status_success();
 }

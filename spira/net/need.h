@@ -25,17 +25,15 @@ SPIRA_API int64_t net_common_multiple(int64_t a, int64_t b) {
 
 // A stride that all strides of the plan divide.
 SPIRA_API status net_common_stride(const net_plan *p, triple *common) {
-    int64_t stride[3] = {1, 1, 1};
+    *common = triple_make(1, 1, 1);
     for (int s = 0; s < p->sets; ++s) {
-        stride[0] = net_common_multiple(stride[0], p->set[s].stride.x);
-        stride[1] = net_common_multiple(stride[1], p->set[s].stride.y);
-        stride[2] = net_common_multiple(stride[2], p->set[s].stride.z);
         for (int a = 0; a < 3; ++a) {
-            SPIRA_REQUIRE(stride[a] <= 1 << 20, status_stride, "layers (their common stride)",
-                          stride[a]);
+            int *stride = net_axis(common, a);
+            const int64_t both = net_common_multiple(*stride, net_axis(p->set[s].stride, a));
+            SPIRA_REQUIRE(both <= 1 << 20, status_stride, "layers (their common stride)", both);
+            *stride = (int)both;
         }
     }
-    *common = triple_make((int)stride[0], (int)stride[1], (int)stride[2]);
     return status_success();
 }
 
@@ -48,19 +46,17 @@ SPIRA_API bool net_set_widens(const net_set *set) {
            (set->by == net_set_joined && set->axis != join_axis_none);
 }
 
-// The bounds of an axis of a grid, if it has an extent.
-SPIRA_API void net_grid_bounds(int origin, int extent, int spacing, int *lo, int *hi) {
-    if (extent) {
-        *lo = origin;
-        *hi = (int)min_of(origin + ((int64_t)extent - 1) * spacing, INT32_MAX);
-    }
-}
-
+// The bounds of a grid, on the axes that have an extent.
 SPIRA_API void net_set_bounds(const net_set *set, triple *lo, triple *hi) {
-    const triple at = set->grid.origin, n = set->grid.extent, by = set->stride;
-    net_grid_bounds(at.x, n.x, by.x, &lo->x, &hi->x);
-    net_grid_bounds(at.y, n.y, by.y, &lo->y, &hi->y);
-    net_grid_bounds(at.z, n.z, by.z, &lo->z, &hi->z);
+    for (int a = 0; a < 3; ++a) {
+        const int origin = net_axis(set->grid.origin, a);
+        const int64_t extent = net_axis(set->grid.extent, a);
+        if (extent) {
+            *net_axis(lo, a) = origin;
+            *net_axis(hi, a) =
+                (int)min_of(origin + (extent - 1) * net_axis(set->stride, a), INT32_MAX);
+        }
+    }
 }
 
 // Widens the bounds of a plan's input to those of all its sets. Axes with an extent have the bounds

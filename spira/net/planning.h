@@ -86,13 +86,12 @@ SPIRA_API status net_check_layer(const net_plan *p, int i) {
 }
 
 SPIRA_API status net_check_grid(const expand_grid *grid, int batch) {
-    const int origin[3] = {grid->origin.x, grid->origin.y, grid->origin.z};
-    const int extent[3] = {grid->extent.x, grid->extent.y, grid->extent.z};
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(origin[a] >= -voxel_index_max && origin[a] <= voxel_index_max,
-                      status_bad_size, "limits.grid.origin", origin[a]);
-        SPIRA_REQUIRE(extent[a] >= 0 && extent[a] <= voxel_index_max, status_bad_size,
-                      "limits.grid.extent", extent[a]);
+        const int origin = net_axis(grid->origin, a), extent = net_axis(grid->extent, a);
+        SPIRA_REQUIRE(origin >= -voxel_index_max && origin <= voxel_index_max, status_bad_size,
+                      "limits.grid.origin", origin);
+        SPIRA_REQUIRE(extent >= 0 && extent <= voxel_index_max, status_bad_size,
+                      "limits.grid.extent", extent);
     }
     SPIRA_REQUIRE(batch >= 0 && batch <= 1 << 20, status_bad_size, "limits.batch", batch);
     return status_success();

@@ -17,14 +17,14 @@ SPIRA_API expand_rule net_expand_rule(const net_plan *p, const net_set *set) {
 
 // The number of voxels that a grid has in all batches; 2^30 if it is more, or not known.
 SPIRA_API int64_t net_cells(const net_plan *p, const expand_grid *grid) {
-    const int extent[3] = {grid->extent.x, grid->extent.y, grid->extent.z};
     const int64_t most = INT32_MAX / 2;
     int64_t cells = p->limits.batch;
     for (int a = 0; a < 3; ++a) {
-        if (cells == 0 || extent[a] == 0) {
+        const int extent = net_axis(grid->extent, a);
+        if (cells == 0 || extent == 0) {
             return most;
         }
-        cells = min_of(cells * extent[a], most);
+        cells = min_of(cells * extent, most);
     }
     return cells;
 }
@@ -91,9 +91,10 @@ SPIRA_API status net_add_floor(net_plan *p, int i, triple stride, int *set) {
     net_set node = {};
     node.stride = stride;
     node.grid = from->grid;
-    net_floor_axis(by.x, stride.x, &node.grid.origin.x, &node.grid.extent.x);
-    net_floor_axis(by.y, stride.y, &node.grid.origin.y, &node.grid.extent.y);
-    net_floor_axis(by.z, stride.z, &node.grid.origin.z, &node.grid.extent.z);
+    for (int a = 0; a < 3; ++a) {
+        net_floor_axis(net_axis(by, a), net_axis(stride, a), net_axis(&node.grid.origin, a),
+                       net_axis(&node.grid.extent, a));
+    }
     node.by = net_set_floor;
     node.base = from->base;
     SPIRA_TRY(net_add_set(p, i, &node, p->set[from->base].capacity, set));
@@ -116,18 +117,16 @@ SPIRA_API bool net_expanded_alike(const net_set *a, const net_set *b) {
            triple_equal(a->ratio, b->ratio) && triple_equal(a->padding, b->padding);
 }
 
-// Whether the kernel is larger than the extent of its source, even with padding.
-SPIRA_API bool net_extent_ends(int extent, int padding, int size, int dilation) {
-    return extent && extent + 2 * (int64_t)padding < (int64_t)dilation * (size - 1) + 1;
-}
-
+// The kernel must not be larger than the extent of its source with padding.
 SPIRA_API status net_check_extent(const net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
     const triple n = p->set[net_source_set(p, net_number(l->source))].grid.extent;
-    if (net_extent_ends(n.x, l->padding.x, l->size.x, l->dilation.x) ||
-        net_extent_ends(n.y, l->padding.y, l->size.y, l->dilation.y) ||
-        net_extent_ends(n.z, l->padding.z, l->size.z, l->dilation.z)) {
-        return net_fault("an extent that the layer makes empty", i);
+    for (int a = 0; a < 3; ++a) {
+        const int64_t reach = (int64_t)net_axis(l->dilation, a) * (net_axis(l->size, a) - 1);
+        const int extent = net_axis(n, a);
+        if (extent && extent + 2 * (int64_t)net_axis(l->padding, a) <= reach) {
+            return net_fault("an extent that the layer makes empty", i);
+        }
     }
     return status_success();
 }
@@ -199,7 +198,6 @@ SPIRA_API join_rows net_join_rows(const net_set *set, void *memory) {
 template <typename W>
 SPIRA_API join_args<W> net_join_args(const net_plan *p, int s, const net_run_args<W> *run) {
     const net_set *set = &p->set[s];
-    const int origin[3] = {set->grid.origin.x, set->grid.origin.y, set->grid.origin.z};
     join_args<W> args = {};
     args.words = &p->layout;
     args.sets = set->sources;
@@ -207,19 +205,43 @@ SPIRA_API join_args<W> net_join_args(const net_plan *p, int s, const net_run_arg
         args.set[n] = net_voxels(p, set->source[n], run->input, run->memory);
     }
     args.axis = set->axis;
-    args.at = set->axis == join_axis_none ? 0 : origin[set->axis - join_axis_x];
+    args.at = set->axis == join_axis_none ? 0 : net_axis(set->grid.origin, set->axis - join_axis_x);
     args.out = net_voxels(p, s, run->input, run->memory);
     args.rows = net_join_rows(set, run->memory);
     args.trouble = run->trouble;
     return args;
 }
 
+// The arguments of the function that makes a set: of the three, those that its `by` names.
+template <typename W>
+struct net_set_args {
+    expand_rule rule;
+    expand_args<W> expand; // points to `rule`
+    join_args<W> join;
+    downsample_args<W> floor;
+};
+
+// run: with the capacity of the input alone where sizes are asked for.
+template <typename W>
+SPIRA_API void net_set_args_fill(const net_plan *p, int s, const net_run_args<W> *run,
+                                 net_set_args<W> *a) {
+    const net_set *set = &p->set[s];
+    const voxel_set<W> from = net_voxels(p, set->parent, run->input, run->memory);
+    const voxel_set<W> to = net_voxels(p, s, run->input, run->memory);
+    a->rule = net_expand_rule(p, set);
+    a->expand = {&p->layout, &set->kernel, &a->rule, from, to, run->trouble};
+    a->join = net_join_args(p, s, run);
+    a->floor = {&p->layout, from, p->set[set->parent].stride, set->stride, to, run->trouble};
+}
+
 // Takes a set into the grid of a union on one axis. Returns false if their lattices differ: the
 // coarser coordinates must be coordinates of the finer grid, from the same origin.
-SPIRA_API bool net_union_axis(int origin, int spacing, int extent, int *to_origin, int *to_spacing,
-                              int *to_extent) {
+SPIRA_API bool net_union_axis(const net_set *set, int axis, net_set *to) {
+    const int spacing = net_axis(set->stride, axis), extent = net_axis(set->grid.extent, axis);
+    int *to_spacing = net_axis(&to->stride, axis), *to_extent = net_axis(&to->grid.extent, axis);
     const int fine = (int)min_of(spacing, *to_spacing);
-    if (origin != *to_origin || spacing % fine || *to_spacing % fine) {
+    if (net_axis(set->grid.origin, axis) != net_axis(to->grid.origin, axis) || spacing % fine ||
+        *to_spacing % fine) {
         return false;
     }
     const int64_t own = ((int64_t)extent - 1) * (spacing / fine) + 1;
@@ -231,16 +253,11 @@ SPIRA_API bool net_union_axis(int origin, int spacing, int extent, int *to_origi
 
 // The same on all axes but the one that is dropped.
 SPIRA_API bool net_union_take(const net_set *set, net_set *node) {
-    const expand_grid *g = &set->grid;
-    expand_grid *to = &node->grid;
-    const bool x = net_union_axis(g->origin.x, set->stride.x, g->extent.x, &to->origin.x,
-                                  &node->stride.x, &to->extent.x);
-    const bool y = net_union_axis(g->origin.y, set->stride.y, g->extent.y, &to->origin.y,
-                                  &node->stride.y, &to->extent.y);
-    const bool z = net_union_axis(g->origin.z, set->stride.z, g->extent.z, &to->origin.z,
-                                  &node->stride.z, &to->extent.z);
-    return (x || node->axis == join_axis_x) && (y || node->axis == join_axis_y) &&
-           (z || node->axis == join_axis_z);
+    bool agree = true;
+    for (int a = 0; a < 3; ++a) {
+        agree = (net_union_axis(set, a, node) || node->axis == join_axis_x + a) && agree;
+    }
+    return agree;
 }
 
 SPIRA_API bool net_joined_alike(const net_set *a, const net_set *b) {
@@ -271,9 +288,8 @@ SPIRA_API status net_join_sets(const net_plan *p, int i, net_set *node) {
             return net_fault("a union of sets on different lattices", i);
         }
     }
-    int *const extent[3] = {&node->grid.extent.x, &node->grid.extent.y, &node->grid.extent.z};
     if (node->axis != join_axis_none) {
-        *extent[node->axis - join_axis_x] = 1;
+        *net_axis(&node->grid.extent, node->axis - join_axis_x) = 1;
     }
     return status_success();
 }
@@ -301,10 +317,10 @@ SPIRA_API status net_joined_set(net_plan *p, int i, int *set) {
 SPIRA_API status net_strided_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
     const triple from = p->set[net_source_set(p, net_number(l->source))].stride, by = l->stride;
-    const int64_t most = 1 << 20;
-    if ((int64_t)from.x * by.x > most || (int64_t)from.y * by.y > most ||
-        (int64_t)from.z * by.z > most) {
-        return net_fault("a stride beyond 2^20", i);
+    for (int a = 0; a < 3; ++a) {
+        if ((int64_t)net_axis(from, a) * net_axis(by, a) > 1 << 20) {
+            return net_fault("a stride beyond 2^20", i);
+        }
     }
     const triple stride = triple_multiply(from, by);
     return l->rule == net_rule_expand ? net_expanded_set(p, i, stride, set)

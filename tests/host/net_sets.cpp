@@ -112,10 +112,6 @@ const reference_grid *grid_of(const judged *j, int layer) {
     return &j->grid[(size_t)(1 + layer)];
 }
 
-bool goes_back(const net_layer *l) {
-    return l->transposed;
-}
-
 // The sources of a join.
 std::vector<int> joined(const net_layer *l) {
     std::vector<int> sources;
@@ -143,7 +139,7 @@ reference_grid grid_expected(const judged *j, int layer) {
         }
         return reference_grid_union(sources, (int)l->axis - 1, layer);
     }
-    if (goes_back(l)) {
+    if (l->transposed) {
         g = *grid_of(j, net_number(j->net->layers[in->made_by].source));
     } else if (!keeps) {
         g = reference_grid_strided(in, l, layer);
@@ -159,16 +155,16 @@ reference_sums sums_expected(const judged *j, int layer, reference_grid *g) {
     const reference_grid *in = grid_of(j, net_number(l->source));
     reference_sums s = reference_sums_make(g);
     if (l->op == net_conv) {
-        const net_layer *by = goes_back(l) ? &j->net->layers[in->made_by] : l;
+        const net_layer *by = l->transposed ? &j->net->layers[in->made_by] : l;
         const reference_taps taps = reference_grid_taps(by->rule == net_rule_expand ? by : l);
         const float *weight = &j->params[(size_t)net_params_of(j->plan.get(), layer).weight];
         const int64_t cin2 =
             net_number(l->source2) == net_none ? 0 : grid_of(j, net_number(l->source2))->channels;
         const int64_t all = in->channels + cin2;
-        reference_grid_convolve(in, &taps, goes_back(l), weight, all, 0, g, &s);
+        reference_grid_convolve(in, &taps, l->transposed, weight, all, 0, g, &s);
         if (cin2) {
-            reference_grid_convolve(grid_of(j, net_number(l->source2)), &taps, goes_back(l), weight,
-                                    all, in->channels, g, &s);
+            reference_grid_convolve(grid_of(j, net_number(l->source2)), &taps, l->transposed,
+                                    weight, all, in->channels, g, &s);
         }
     }
     if (l->op == net_pool_max) {
@@ -426,14 +422,15 @@ TEST(net_sets_floor_of_an_expanded_set) {
     }
 }
 
+static void (*const table_makers[])(network *) = {tables::network_encoder, tables::network_flat,
+                                                  tables::network_mixed};
+
 // The judge finds a changed feature, a changed voxel and a wrong weight, in every layer.
 TEST(net_sets_judge_finds_planted_errors) {
     random_state r = random_make(36);
     for (int i = 0; i < 3; ++i) {
         network n;
-        void (*const make[])(network *) = {tables::network_encoder, tables::network_flat,
-                                           tables::network_mixed};
-        make[i](&n);
+        table_makers[i](&n);
         const scene s = scene_make(&r, &n, {8, -4, 0}, {13, 14, 15}, 2);
         int32_t count;
         judged j = run_scene(&n, &s, &count);
@@ -473,7 +470,7 @@ TEST(net_sets_judge_finds_planted_errors) {
 // Frames without a voxel, between others.
 TEST(net_sets_empty_frames) {
     random_state r = random_make(38);
-    for (auto make : {tables::network_encoder, tables::network_flat, tables::network_mixed}) {
+    for (auto make : table_makers) {
         network n;
         make(&n);
         const scene s = scene_make(&r, &n, {8, -4, 0}, {13, 14, 15}, 2);
@@ -503,7 +500,7 @@ TEST(net_sets_empty_frames) {
 // needed; nothing is written beyond them.
 TEST(net_sets_capacity_passed) {
     random_state r = random_make(39);
-    for (auto make : {tables::network_encoder, tables::network_flat, tables::network_mixed}) {
+    for (auto make : table_makers) {
         network n;
         make(&n);
         const scene s = scene_make(&r, &n, {8, -4, 0}, {13, 14, 15}, 2);

@@ -98,24 +98,24 @@ struct net_op_kernel : net_op_base {
 
 SPIRA_API status net_op_check(net_op_kernel, const net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
-    static const char *const sizes[3] = {"size.x (1 to 15)", "size.y (1 to 15)",
-                                         "size.z (1 to 15)"};
-    static const char *const strides[3] = {"stride.x (1 to 2^20)", "stride.y (1 to 2^20)",
-                                           "stride.z (1 to 2^20)"};
-    static const char *const dilations[3] = {"dilation.x (1 to 2^20)", "dilation.y (1 to 2^20)",
-                                             "dilation.z (1 to 2^20)"};
-    const int size[3] = {l->size.x, l->size.y, l->size.z};
-    const int stride[3] = {l->stride.x, l->stride.y, l->stride.z};
-    const int dilation[3] = {l->dilation.x, l->dilation.y, l->dilation.z};
-    for (int a = 0; a < 3; ++a) {
-        if (size[a] < 1 || size[a] > kernel_size_max) {
-            return net_fault(sizes[a], i);
-        }
-        if (stride[a] < 1 || stride[a] > 1 << 20) {
-            return net_fault(strides[a], i);
-        }
-        if (dilation[a] < 1 || dilation[a] > 1 << 20) {
-            return net_fault(dilations[a], i);
+    const struct {
+        triple value;
+        int most;
+        const char *what[3];
+    } members[] = {
+        {l->size, kernel_size_max, {"size.x (1 to 15)", "size.y (1 to 15)", "size.z (1 to 15)"}},
+        {l->stride,
+         1 << 20,
+         {"stride.x (1 to 2^20)", "stride.y (1 to 2^20)", "stride.z (1 to 2^20)"}},
+        {l->dilation,
+         1 << 20,
+         {"dilation.x (1 to 2^20)", "dilation.y (1 to 2^20)", "dilation.z (1 to 2^20)"}},
+    };
+    for (const auto &m : members) {
+        for (int a = 0; a < 3; ++a) {
+            if (net_axis(m.value, a) < 1 || net_axis(m.value, a) > m.most) {
+                return net_fault(m.what[a], i);
+            }
         }
     }
     if (l->rule < net_rule_floor || l->rule > net_rule_expand) {
