@@ -137,38 +137,36 @@ int index_faults(const net_plan *p) {
            span_faults(temporary, p->index_bytes, p->workspace_bytes);
 }
 
-// How many places are written by both streams of a run: maps of the coarse part that pass, in the
-// features of the layers before the first that leaves the finest set.
-int overlap_faults(const network *n, const net_plan *p) {
+// How many of some maps that pass stand in the features of the first layers.
+int faults_beside(const net_plan *p, int layers, bool (*beside)(const net_map *)) {
     int faults = 0;
-    for (int i = 0; i < n->count; ++i) {
-        if (!triple_equal(reference_net_stride(n->layers, i), {1, 1, 1})) {
-            break;
-        }
+    for (int i = 0; i < layers; ++i) {
         const net_step *step = &p->step[i];
-        span features = {step->features, step->features + step->feature_bytes};
+        const span features = {step->features, step->features + step->feature_bytes};
         for (int m = 0; m < p->maps; ++m) {
             const net_map *map = &p->map[m];
-            bool coarse = map->source > 0 || map->outputs > 0;
-            faults += coarse && map_is_temporary(p, map) && spans_meet(map_span(p, map), features);
+            faults +=
+                beside(map) && map_is_temporary(p, map) && spans_meet(map_span(p, map), features);
         }
     }
     return faults;
 }
 
+// How many places are written by both streams of a run: maps of the coarse part, in the features of
+// the layers before the first that leaves the finest set.
+int overlap_faults(const network *n, const net_plan *p) {
+    int layers = 0;
+    while (layers < n->count && triple_equal(reference_net_stride(n->layers, layers), {1, 1, 1})) {
+        ++layers;
+    }
+    return faults_beside(p, layers,
+                         [](const net_map *m) { return m->source > 0 || m->outputs > 0; });
+}
+
 // The same for the maps of the late part and the layers that run beside them.
 int overlap_late_faults(const net_plan *p) {
-    int faults = 0;
-    for (int i = 0; i < net_early_layers(p); ++i) {
-        const net_step *step = &p->step[i];
-        span features = {step->features, step->features + step->feature_bytes};
-        for (int m = 0; m < p->maps; ++m) {
-            const net_map *map = &p->map[m];
-            faults += net_map_in(map, net_part_late) && map_is_temporary(p, map) &&
-                      spans_meet(map_span(p, map), features);
-        }
-    }
-    return faults;
+    return faults_beside(p, net_early_layers(p),
+                         [](const net_map *m) { return net_map_in(m, net_part_late); });
 }
 
 status plan_places(const network *n, const net_limits *limits, net_plan *p) {
@@ -179,15 +177,32 @@ status plan_places(const network *n, const net_limits *limits, net_plan *p) {
 const uint64_t all_ordered = ~(uint64_t)0;
 
 // The same for the device's half of the workspace. A bit of `ordered` for each map: convolutions
-// read it.
-status plan_device_places(const network *n, const net_limits *limits, uint64_t ordered,
-                          net_plan *p) {
+// read it. joined: null, or all shortcuts of the table are joined, and counted.
+status plan_device_places(const network *n, const net_limits *limits, uint64_t ordered, net_plan *p,
+                          int *joined = nullptr) {
     word_layout layout = reference_net_layout<uint64_t>(n, {-64, -64, -64}, {63, 63, 63}, 2);
     SPIRA_TRY(net_plan_sets(n->layers, n->count, limits, true, p));
     for (int m = 0; m < p->maps; ++m) {
         p->map[m].ordered = ordered >> m % 64 & 1;
     }
+    for (int i = 0; joined && i < n->count; ++i) {
+        const int s = net_find_shortcut(p, i);
+        if (s != net_none) {
+            net_join_shortcut(p, i, s);
+            CHECK(p->step[i].shortcut == s && p->step[s].fused_into == i);
+            ++*joined;
+        }
+    }
     return net_plan_place(&layout, 12345, limits->overlap ? 6789 : 0, p);
+}
+
+// All promises of a plan's places.
+void check_places(const network *n, const net_plan *p) {
+    CHECK_EQUAL(feature_faults(n, p), 0);
+    CHECK_EQUAL(index_faults(p), 0);
+    CHECK(!p->limits.overlap || overlap_faults(n, p) == 0);
+    CHECK(!p->limits.overlap || overlap_late_faults(p) == 0);
+    CHECK_EQUAL(p->workspace_bytes, p->index_bytes + p->feature_bytes);
 }
 
 } // namespace
@@ -224,11 +239,7 @@ TEST(net_places_never_overlap) {
         for (int m = 0; m < plan.maps && !device; ++m) { // host plans have the maps alone
             CHECK(plan.map[m].kept && !plan.map[m].ordered);
         }
-        CHECK_EQUAL(feature_faults(&n, &plan), 0);
-        CHECK_EQUAL(index_faults(&plan), 0);
-        CHECK(!limits.overlap || overlap_faults(&n, &plan) == 0);
-        CHECK(!limits.overlap || overlap_late_faults(&plan) == 0);
-        CHECK_EQUAL(plan.workspace_bytes, plan.index_bytes + plan.feature_bytes);
+        check_places(&n, &plan);
         CHECK_EQUAL(plan.set[0].capacity, limits.voxels);
         for (int s = 1; s < plan.sets; ++s) {
             int32_t wanted = capacity[s];
@@ -332,30 +343,6 @@ TEST(net_plan_finds_shortcuts) {
              l[block_shortcut].norm = false);
 }
 
-namespace {
-
-// All shortcuts of a table are joined. Returns how many there are.
-int plan_joined_places(const network *n, const net_limits *limits, net_plan *p) {
-    int joined = 0;
-    word_layout layout = reference_net_layout<uint64_t>(n, {-64, -64, -64}, {63, 63, 63}, 2);
-    CHECK_OK(net_plan_sets(n->layers, n->count, limits, true, p));
-    for (int m = 0; m < p->maps; ++m) {
-        p->map[m].ordered = true;
-    }
-    for (int i = 0; i < n->count; ++i) {
-        const int s = net_find_shortcut(p, i);
-        if (s != net_none) {
-            net_join_shortcut(p, i, s);
-            CHECK(p->step[i].shortcut == s && p->step[s].fused_into == i);
-            ++joined;
-        }
-    }
-    CHECK_OK(net_plan_place(&layout, 12345, limits->overlap ? 6789 : 0, p));
-    return joined;
-}
-
-} // namespace
-
 // What a shortcut reads lives until the layer that adds it; it has no features of its own.
 TEST(net_places_with_shortcuts) {
     static net_plan plan;
@@ -379,12 +366,11 @@ TEST(net_places_with_shortcuts) {
         limits.keep_all = i % 5 == 4;
         limits.shortcuts = limits.keep_all ? net_shortcuts_hidden : net_shortcuts_within;
         limits.overlap = random_int(&r, 0, 1);
-        const int joined = plan_joined_places(&n, &limits, &plan);
+        int joined = 0;
+        REQUIRE_OK(plan_device_places(&n, &limits, all_ordered, &plan, &joined));
         CHECK(!known || joined == (i % 3 ? 7 : 0));
         found += known ? 0 : joined;
-        CHECK_EQUAL(feature_faults(&n, &plan), 0);
-        CHECK_EQUAL(index_faults(&plan), 0);
-        CHECK(!limits.overlap || overlap_faults(&n, &plan) == 0);
+        check_places(&n, &plan);
         for (int l = 0; l < n.count; ++l) {
             const bool own = plan.step[l].fused_into == net_none;
             CHECK_EQUAL(plan.step[l].last_use, own ? last_reader_in(&n, &plan, l) : l);
@@ -467,32 +453,31 @@ TEST(net_places_of_temporary_maps) {
 
 // How many layers run before the coarse part of the index is there.
 TEST(net_plan_fine_layers) {
-    network n;
-    net_plan plan;
     const struct {
-        const char *name;
+        void (*make)(network *n);
         int layers;
-    } known[] = {{"MinkUNet42", 2}, {"SparseResNet21", 5}, {"SparseResNet-Large", 5}};
-    for (const auto &k : known) {
-        REQUIRE(networks::network_make(k.name, &n));
+    } cases[] = {{[](network *n) { CHECK(networks::network_make("SparseResNet-Large", n)); }, 5},
+                 {reference_net_zoo, 2},
+                 {network_plain, 1},
+                 {[](network *n) {
+                      network_plain(n);
+                      n->layers[0].stride = {1, 1, 2};
+                  },
+                  0},
+                 {[](network *n) {
+                      networks::network_begin(n, 4);
+                      networks::network_conv(n, "a", net_input, 8, 3, 1);
+                      networks::network_conv(n, "b", 0, 8, 1, 1); // without a map
+                      networks::network_conv(n, "c", 1, 8, 5, 1);
+                  },
+                  3}};
+    for (const auto &c : cases) {
+        network n;
+        net_plan plan;
+        c.make(&n);
         REQUIRE_OK(plan_sets(&n, &plan));
-        CHECK_EQUAL(net_fine_layers(&plan), k.layers);
+        CHECK_EQUAL(net_fine_layers(&plan), c.layers);
     }
-    reference_net_zoo(&n);
-    REQUIRE_OK(plan_sets(&n, &plan));
-    CHECK_EQUAL(net_fine_layers(&plan), 2);
-    network_plain(&n);
-    REQUIRE_OK(plan_sets(&n, &plan));
-    CHECK_EQUAL(net_fine_layers(&plan), 1);
-    n.layers[0].stride = {1, 1, 2};
-    REQUIRE_OK(plan_sets(&n, &plan));
-    CHECK_EQUAL(net_fine_layers(&plan), 0);
-    n.count = 0;
-    networks::network_conv(&n, "a", net_input, 8, 3, 1);
-    networks::network_conv(&n, "b", 0, 8, 1, 1); // without a map
-    networks::network_conv(&n, "c", 1, 8, 5, 1);
-    REQUIRE_OK(plan_sets(&n, &plan));
-    CHECK_EQUAL(net_fine_layers(&plan), 3);
 }
 
 // How many layers run before the far part of the index is there, and which maps they need.
@@ -573,26 +558,19 @@ TEST(net_places_with_overlap) {
 
 // Each map's places, one after the other.
 static void check_planted_places(const net_plan *good, int m) {
-    const net_map *map = &good->map[m];
-    net_plan bad = *good;
+    const net_map *before = &good->map[m ? m - 1 : 1], *map = &good->map[m];
+    const auto planted = [&](auto plant) {
+        net_plan bad = *good;
+        plant(&bad.map[m]);
+        CHECK(index_faults(&bad) > 0);
+    };
     if (map->ordered) {
-        bad.map[m].order -= workspace_alignment;
-        CHECK(index_faults(&bad) > 0);
+        planted([](net_map *own) { own->order -= workspace_alignment; });
     }
-    bad = *good;
-    if (m > 0) {
-        bad.map[m].pairs = bad.map[m - 1].pairs;
-        CHECK(index_faults(&bad) > 0);
-    }
-    bad = *good;
-    bad.map[m].map = bad.map[m ? m - 1 : 1].map;
-    CHECK(index_faults(&bad) > 0);
-    bad = *good;
-    bad.map[m].map = 0; // in the place of the sets
-    CHECK(index_faults(&bad) > 0);
-    bad = *good;
-    bad.map[m].map += bad.feature_bytes; // beyond the end
-    CHECK(index_faults(&bad) > 0);
+    planted([&](net_map *own) { own->pairs = before->pairs; });
+    planted([&](net_map *own) { own->map = before->map; });
+    planted([](net_map *own) { own->map = 0; });                     // in the place of the sets
+    planted([&](net_map *own) { own->map += good->feature_bytes; }); // beyond the end
 }
 
 TEST(net_places_check_finds_planted_faults) {

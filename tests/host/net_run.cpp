@@ -33,9 +33,14 @@ std::vector<float> params_random(const net_plan *plan) {
     return params;
 }
 
-// One run of a network on the host, in memory of exactly its size.
+// A network on a random scene, and one run of it on the host, in memory of exactly its size.
 template <typename W>
 struct host_run {
+    const network *net;
+    word_layout layout;
+    net_limits limits;
+    std::vector<W> words; // of the scene
+    std::vector<float> features, params;
     std::unique_ptr<net_plan> plan;
     voxel_set<W> input;
     device_status trouble;
@@ -43,45 +48,60 @@ struct host_run {
 };
 
 template <typename W>
-net_run_args<W> run_args(host_run<W> *r, const float *features, const float *params) {
+net_run_args<W> run_args(host_run<W> *r) {
     net_run_args<W> run = {};
     run.input = r->input;
-    run.features = features;
-    run.loaded = params;
+    run.features = r->features.data();
+    run.loaded = r->params.data();
     run.trouble = &r->trouble;
     run.memory = r->memory;
     run.bytes = r->plan->workspace_bytes;
     return run;
 }
 
+// Plans for limits, and runs.
 template <typename W>
-host_run<W> run_host(const network *n, const word_layout *layout, const net_limits *limits,
-                     const std::vector<W> &words, const float *features, const float *params) {
+void run_host(host_run<W> *r) {
+    const int32_t most = r->limits.voxels;
+    r->plan.reset(new net_plan);
+    r->trouble = {};
+    CHECK_OK(
+        net_plan_host<W>(r->net->layers, r->net->count, &r->layout, &r->limits, r->plan.get()));
+    r->params = params_random(r->plan.get());
+    r->input = {guarded_new<W>(most), guarded_new<int32_t>(1), most};
+    std::fill(r->input.words, r->input.words + most, word_none<W>());
+    std::copy(r->words.begin(), r->words.end(), r->input.words);
+    *r->input.count = (int32_t)r->words.size();
+    r->memory = guarded_new<char>((int64_t)r->plan->workspace_bytes);
+    const net_run_args<W> run = run_args(r);
+    CHECK_OK(net_run_host(r->plan.get(), &run));
+}
+
+// Draws `count` voxels of `batches` and features. Not yet run: limits may be changed before.
+template <typename W>
+host_run<W> run_drawn(const network *n, uint64_t seed, int32_t count, int32_t capacity,
+                      int batches) {
     host_run<W> r;
-    r.plan.reset(new net_plan);
-    r.trouble = {};
-    CHECK_OK(net_plan_host<W>(n->layers, n->count, layout, limits, r.plan.get()));
-    r.input = {guarded_new<W>(limits->voxels), guarded_new<int32_t>(1), limits->voxels};
-    std::fill(r.input.words, r.input.words + limits->voxels, word_none<W>());
-    std::copy(words.begin(), words.end(), r.input.words);
-    *r.input.count = (int32_t)words.size();
-    r.memory = guarded_new<char>((int64_t)r.plan->workspace_bytes);
-    const net_run_args<W> run = run_args(&r, features, params);
-    CHECK_OK(net_run_host(r.plan.get(), &run));
+    random_state random = random_make(seed);
+    r.net = n;
+    r.layout = reference_net_layout<W>(n, scene_lo, scene_hi, batches);
+    r.words = scene_words<W>(&random, &r.layout, count);
+    r.features = values_random(seed, (int64_t)capacity * n->input_channels);
+    r.limits = limits_make(capacity, n->input_channels);
+    r.limits.keep_all = true;
     return r;
 }
 
 // What the judges of reference_net.h want to know of a run that kept all features.
 template <typename W>
-reference_net_run<W> run_judged(const network *n, const host_run<W> *r, const float *features,
-                                const float *params) {
+reference_net_run<W> run_judged(const host_run<W> *r) {
     reference_net_run<W> j;
-    j.net = n;
+    j.net = r->net;
     j.plan = r->plan.get();
     j.sets = reference_net_index(j.plan, r->input.words, *r->input.count);
-    j.params = params;
-    j.feature[0] = features;
-    for (int i = 0; i < n->count; ++i) {
+    j.params = r->params.data();
+    j.feature[0] = r->features.data();
+    for (int i = 0; i < r->net->count; ++i) {
         j.feature[1 + i] = r->memory + r->plan->step[i].features;
     }
     return j;
@@ -134,25 +154,19 @@ void check_spare_rows(const host_run<W> *r, const reference_net_run<W> *j) {
 // Runs a network with all features kept and judges each layer; again with shared memory, which
 // must not change the last layer's and the kept ones' features.
 template <typename W>
-void check_network(network *n, int32_t count, int32_t capacity, uint64_t seed) {
-    random_state r = random_make(seed);
-    word_layout layout = reference_net_layout<W>(n, scene_lo, scene_hi, 2);
-    std::vector<W> words = scene_words<W>(&r, &layout, count);
-    net_limits limits = limits_make(capacity, n->input_channels);
-    limits.keep_all = limits.count_pairs = true;
-    std::unique_ptr<net_plan> plan(new net_plan);
-    REQUIRE_OK(net_plan_host<W>(n->layers, n->count, &layout, &limits, plan.get()));
-    std::vector<float> features = values_random(seed, (int64_t)capacity * n->input_channels),
-                       params = params_random(plan.get());
-    host_run<W> kept = run_host(n, &layout, &limits, words, features.data(), params.data());
+void check_network(const network *n, int32_t count, int32_t capacity, uint64_t seed) {
+    host_run<W> kept = run_drawn<W>(n, seed, count, capacity, 2);
+    kept.limits.count_pairs = true;
+    run_host(&kept);
     CHECK_OK(device_status_read(&kept.trouble));
-    reference_net_run<W> judged = run_judged(n, &kept, features.data(), params.data());
+    reference_net_run<W> judged = run_judged(&kept);
     check_index(&kept, &judged);
     check_spare_rows(&kept, &judged);
     CHECK(reference_net_good(&judged, true));
 
-    limits.keep_all = limits.count_pairs = false;
-    host_run<W> shared = run_host(n, &layout, &limits, words, features.data(), params.data());
+    host_run<W> shared = run_drawn<W>(n, seed, count, capacity, 2);
+    shared.limits.keep_all = false;
+    run_host(&shared);
     for (int i = 0; i < n->count; ++i) {
         size_t bytes = (size_t)reference_net_voxels(&judged, i) *
                        (size_t)reference_net_channels(n, i) * sizeof(float);
@@ -225,15 +239,11 @@ TEST(net_host_judges_find_planted_errors) {
     network n;
     reference_net_zoo(&n);
     random_state r = random_make(9);
-    word_layout layout = reference_net_layout<uint32_t>(&n, scene_lo, scene_hi, 1);
-    std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 600);
-    net_limits limits = limits_make(600, n.input_channels);
-    limits.keep_all = true;
-    net_plan plan;
-    REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
-    std::vector<float> features = values_random(1, 600 * 5), params = params_random(&plan);
-    host_run<uint32_t> run = run_host(&n, &layout, &limits, words, features.data(), params.data());
-    reference_net_run<uint32_t> good = run_judged(&n, &run, features.data(), params.data());
+    host_run<uint32_t> run = run_drawn<uint32_t>(&n, 1, 600, 600, 1);
+    run.words = scene_words<uint32_t>(&r, &run.layout, 600);
+    run_host(&run);
+    const std::vector<float> &params = run.params;
+    reference_net_run<uint32_t> good = run_judged(&run);
     REQUIRE(reference_net_good(&good, true));
     for (int i = 0; i < n.count; ++i) {
         net_params at = reference_net_params(&n, i);
@@ -250,7 +260,7 @@ TEST(net_host_judges_find_planted_errors) {
         }
         CHECK(found >= planted * 3 / 4);
         // One value that is off in its last digits.
-        float *value = (float *)(run.memory + plan.step[i].features), kept = value[7];
+        float *value = (float *)(run.memory + run.plan->step[i].features), kept = value[7];
         value[7] += std::max(fabsf(kept), 0.1f) * 1e-3f;
         CHECK(reference_net_judge(&good, i, true).ratio > 1);
         value[7] = kept;
@@ -270,41 +280,36 @@ TEST(net_host_batches_are_independent) {
         if (!networks::network_make(name, &n)) {
             reference_net_zoo(&n);
         }
-        random_state r = random_make(10);
         const int32_t each = 400;
-        word_layout layout = reference_net_layout<uint64_t>(&n, scene_lo, scene_hi, 2);
-        word_layout single = layout;
+        random_state r = random_make(10);
+        host_run<uint64_t> alone[2], together = run_drawn<uint64_t>(&n, 10, 0, 2 * each, 2);
+        word_layout single = together.layout;
         single.batches = 1;
-        std::vector<uint64_t> words[2], both;
-        std::vector<float> features[2], both_features;
+        together.features.clear();
         for (int b = 0; b < 2; ++b) {
-            words[b] = scene_words<uint64_t>(&r, &single, each - b);
-            features[b] = values_random((uint64_t)b, (each - b) * n.input_channels);
-            features[b].pop_back();
-            both_features.insert(both_features.end(), features[b].begin(), features[b].end());
-            for (uint64_t word : words[b]) {
-                voxel v = word_unpack(&layout, word);
+            alone[b] = run_drawn<uint64_t>(&n, (uint64_t)b, each - b, 2 * each, 1);
+            alone[b].layout = together.layout;
+            alone[b].words = scene_words<uint64_t>(&r, &single, each - b);
+            run_host(&alone[b]);
+            together.features.insert(together.features.end(), alone[b].features.begin(),
+                                     alone[b].features.begin() + (each - b) * n.input_channels);
+            for (uint64_t word : alone[b].words) {
+                voxel v = word_unpack(&together.layout, word);
                 REQUIRE(v.batch == 0);
                 v.batch = b;
-                both.push_back(word_pack<uint64_t>(&layout, v));
+                together.words.push_back(word_pack<uint64_t>(&together.layout, v));
             }
         }
-        net_limits limits = limits_make(2 * each, n.input_channels);
-        limits.keep_all = true;
-        std::unique_ptr<net_plan> plan(new net_plan);
-        REQUIRE_OK(net_plan_host<uint64_t>(n.layers, n.count, &layout, &limits, plan.get()));
-        std::vector<float> params = params_random(plan.get());
-        host_run<uint64_t> together =
-            run_host(&n, &layout, &limits, both, both_features.data(), params.data());
+        run_host(&together);
         int64_t first[net_layers_max] = {};
         for (int b = 0; b < 2; ++b) {
-            host_run<uint64_t> alone =
-                run_host(&n, &layout, &limits, words[b], features[b].data(), params.data());
             for (int i = 0; i < n.count; ++i) {
-                const net_step *step = &plan->step[i];
-                int64_t count = *net_voxels(plan.get(), step->set, alone.input, alone.memory).count;
+                const net_step *step = &together.plan->step[i];
+                const voxel_set<uint64_t> set =
+                    net_voxels(together.plan.get(), step->set, alone[b].input, alone[b].memory);
+                const int64_t count = *set.count;
                 const float *got = (const float *)(together.memory + step->features),
-                            *expected = (const float *)(alone.memory + step->features);
+                            *expected = (const float *)(alone[b].memory + step->features);
                 CHECK_EQUAL(memcmp(got + first[i] * step->channels, expected,
                                    (size_t)(count * step->channels) * sizeof(float)),
                             0);
@@ -312,9 +317,9 @@ TEST(net_host_batches_are_independent) {
             }
         }
         for (int i = 0; i < n.count; ++i) {
-            CHECK_EQUAL(
-                first[i],
-                *net_voxels(plan.get(), plan->step[i].set, together.input, together.memory).count);
+            const net_plan *p = together.plan.get();
+            CHECK_EQUAL(first[i],
+                        *net_voxels(p, p->step[i].set, together.input, together.memory).count);
         }
         guarded_finish();
     }
@@ -325,19 +330,11 @@ TEST(net_host_set_capacity_passed) {
     for (int32_t room : {1, 37, 200}) {
         network n;
         reference_net_zoo(&n);
-        random_state r = random_make(11);
-        word_layout layout = reference_net_layout<uint32_t>(&n, scene_lo, scene_hi, 1);
-        std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 900);
-        net_limits limits = limits_make(900, n.input_channels);
-        limits.keep_all = true;
+        host_run<uint32_t> run = run_drawn<uint32_t>(&n, 11, 900, 900, 1);
         int32_t capacity[net_sets_max] = {0, room};
-        reference_net_capacities(&n, &limits, capacity);
-        net_plan plan;
-        REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
-        std::vector<float> features = values_random(2, 900 * 5), params = params_random(&plan);
-        host_run<uint32_t> run =
-            run_host(&n, &layout, &limits, words, features.data(), params.data());
-        reference_net_run<uint32_t> judged = run_judged(&n, &run, features.data(), params.data());
+        reference_net_capacities(&n, &run.limits, capacity);
+        run_host(&run);
+        reference_net_run<uint32_t> judged = run_judged(&run);
         status s = device_status_read(&run.trouble);
         CHECK_STATUS(s, status_capacity);
         CHECK_EQUAL(s.detail, judged.sets.needed);
@@ -352,14 +349,13 @@ TEST(net_host_set_capacity_passed) {
 // Runs once more, in what a run has left, with another count of the input. Returns the outputs that
 // count, of all layers.
 template <typename W>
-std::vector<float> run_counted(const network *n, host_run<W> *run, int32_t count,
-                               const float *features, const float *params) {
+std::vector<float> run_counted(host_run<W> *run, int32_t count) {
     std::vector<float> all;
     run->trouble = {};
     *run->input.count = count;
-    const net_run_args<W> args = run_args(run, features, params);
+    const net_run_args<W> args = run_args(run);
     CHECK_OK(net_run_host(run->plan.get(), &args));
-    for (int i = 0; i < n->count; ++i) {
+    for (int i = 0; i < run->net->count; ++i) {
         const net_step *step = &run->plan->step[i];
         const int64_t rows =
             voxel_set_count(net_voxels(run->plan.get(), step->set, run->input, run->memory));
@@ -377,21 +373,11 @@ TEST(net_host_input_count_passed) {
     networks[1].input_channels = 3; // one set
     networks::network_conv(&networks[1], "alone", net_input, 4, 3, 1);
     for (const network &n : networks) {
-        random_state r = random_make(13);
-        word_layout layout = reference_net_layout<uint32_t>(&n, scene_lo, scene_hi, 1);
-        std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 300);
-        const int32_t most = (int32_t)words.size();
-        net_limits limits = limits_make(most, n.input_channels);
-        limits.keep_all = limits.count_pairs = true;
-        net_plan plan;
-        REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
-        std::vector<float> features = values_random(3, most * n.input_channels);
-        std::vector<float> params = params_random(&plan);
-        host_run<uint32_t> run =
-            run_host(&n, &layout, &limits, words, features.data(), params.data());
-        const auto counted = [&](int32_t count) {
-            return run_counted(&n, &run, count, features.data(), params.data());
-        };
+        const int32_t most = 300;
+        host_run<uint32_t> run = run_drawn<uint32_t>(&n, 13, most, most, 1);
+        run.limits.count_pairs = true;
+        run_host(&run);
+        const auto counted = [&](int32_t count) { return run_counted(&run, count); };
         const std::vector<float> all = counted(most);
         CHECK_EQUAL(run.trouble.flags, 0u);
         for (int32_t count : {most + 1, 5 * most, INT32_MAX}) {
@@ -410,15 +396,10 @@ TEST(net_output_says_where_results_are) {
     network n;
     reference_net_zoo(&n);
     n.layers[2].keep = true;
-    random_state r = random_make(14);
-    word_layout layout = reference_net_layout<uint32_t>(&n, scene_lo, scene_hi, 1);
-    std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 300);
-    net_limits limits = limits_make(310, n.input_channels);
-    net_plan plan;
-    REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
-    std::vector<float> features = values_random(4, 310 * 5), params = params_random(&plan);
-    host_run<uint32_t> ran = run_host(&n, &layout, &limits, words, features.data(), params.data());
-    const net_run_args<uint32_t> run = run_args(&ran, features.data(), params.data());
+    host_run<uint32_t> ran = run_drawn<uint32_t>(&n, 14, 300, 310, 1);
+    ran.limits.keep_all = false;
+    run_host(&ran);
+    const net_run_args<uint32_t> run = run_args(&ran);
     for (int i = 0; i < n.count; ++i) {
         const bool kept = i == 2 || i == n.count - 1;
         const net_result<uint32_t> result = net_output(ran.plan.get(), i, &run);
@@ -439,24 +420,14 @@ TEST(net_output_says_where_results_are) {
 TEST(net_host_run_refuses) {
     network n;
     reference_net_zoo(&n);
-    random_state r = random_make(12);
-    word_layout layout = reference_net_layout<uint32_t>(&n, scene_lo, scene_hi, 1);
-    std::vector<uint32_t> words = scene_words<uint32_t>(&r, &layout, 50);
-    net_limits limits = limits_make(50, n.input_channels);
-    net_plan plan, other;
-    REQUIRE_OK(net_plan_host<uint32_t>(n.layers, n.count, &layout, &limits, &plan));
-    std::vector<float> features = values_random(3, 50 * 5), params = params_random(&plan);
+    host_run<uint32_t> run = run_drawn<uint32_t>(&n, 12, 50, 50, 1);
+    run.limits.keep_all = false;
+    run_host(&run);
+    const net_plan plan = *run.plan;
+    net_plan other;
     const size_t bytes = plan.workspace_bytes;
-    char *memory = guarded_new<char>((int64_t)bytes + 1);
-    int32_t count = 50;
-    device_status trouble = {};
-    net_run_args<uint32_t> good = {};
-    good.input = {words.data(), &count, 50};
-    good.features = features.data();
-    good.loaded = params.data();
-    good.trouble = &trouble;
-    good.memory = memory;
-    good.bytes = bytes;
+    char *memory = run.memory = guarded_new<char>((int64_t)bytes + 1);
+    const net_run_args<uint32_t> good = run_args(&run);
 
     reference_net_run_refuses(
         good, [&](const net_run_args<uint32_t> *a) { return net_run_host(&plan, a); });
@@ -464,10 +435,10 @@ TEST(net_host_run_refuses) {
     CHECK_STATUS(net_run_host<uint32_t>(&plan, nullptr), status_null_pointer);
     uint64_t wide = 0;
     net_run_args<uint64_t> other_words = {};
-    other_words.input = {&wide, &count, 50};
+    other_words.input = {&wide, good.input.count, 50};
     other_words.features = good.features;
     other_words.loaded = good.loaded;
-    other_words.trouble = &trouble;
+    other_words.trouble = good.trouble;
     other_words.memory = memory;
     other_words.bytes = bytes;
     CHECK_STATUS(net_run_host(&plan, &other_words), status_unsupported);
@@ -477,7 +448,7 @@ TEST(net_host_run_refuses) {
     CHECK(guarded_untouched(memory, 0, (int64_t)bytes + 1));
     CHECK_OK(net_run_host(&plan, &good));
     CHECK(guarded_untouched(memory, (int64_t)bytes, (int64_t)bytes + 1));
-    CHECK_OK(device_status_read(&trouble));
+    CHECK_OK(device_status_read(good.trouble));
 }
 
 // A layout that was fitted to smaller strides than the network has is refused, not used.
