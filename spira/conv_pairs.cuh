@@ -12,11 +12,7 @@
 //
 //   pairs_form_atomic   three launches: clear, walk, epilogue. Not deterministic.
 //   pairs_form_ordered  the walk is a launch for each offset, so that offsets are added in
-//   ascending
-//                       order. Deterministic; slower, the more so the more offsets.
-//
-// The machinery is in conv/pairs/: walk, sums, near and deep (the two inner loops), tensor and
-// exact (the kernels), passes, launch.
+//                       ascending order. Deterministic; slower, the more so the more offsets.
 #ifndef SPIRA_CONV_PAIRS_CUH
 #define SPIRA_CONV_PAIRS_CUH
 
@@ -91,8 +87,9 @@ SPIRA_API conv_args pairs_conv_args(const conv_pairs_args *a, conv_map *map) {
     return same;
 }
 
-SPIRA_API status conv_pairs_check(const device_info *gpu, const conv_pairs_args *a) {
-    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+// same: pairs_conv_args
+SPIRA_API status conv_pairs_check(const device_info *gpu, const conv_pairs_args *a,
+                                  const conv_args *same) {
     SPIRA_TRY(conv_shape_check(&a->shape));
     SPIRA_TRY(pairs_sides_check(&a->shape, a->sides));
     SPIRA_REQUIRE(a->form == pairs_form_atomic || a->form == pairs_form_ordered, status_unsupported,
@@ -104,24 +101,7 @@ SPIRA_API status conv_pairs_check(const device_info *gpu, const conv_pairs_args 
         SPIRA_REQUIRE(a->out != a->sums && a->in != a->sums && a->in2 != a->sums,
                       status_unsupported, "sums (overlap another array)", 0);
     }
-    conv_map map;
-    const conv_args same = pairs_conv_args(a, &map);
-    return conv_check(gpu, &same);
-}
-
-SPIRA_API pairs_params pairs_params_make(const device_info *gpu, const conv_pairs_args *a) {
-    conv_map map;
-    const conv_args same = pairs_conv_args(a, &map);
-    pairs_params p = {};
-    p.conv = conv_params_of(gpu, &same, pairs_kernel_of(&a->shape, gpu));
-    p.pairs = a->pairs;
-    p.sides = a->sides;
-    p.pitch = conv_sums_pitch(a->shape.cout);
-    p.ordered = a->form == pairs_form_ordered;
-    p.from_sums = a->from_sums;
-    p.to_sums = a->to_sums;
-    p.tf32 = a->shape.type == numeric_tf32;
-    return p;
+    return conv_check(gpu, same);
 }
 
 // ---- running ------------------------------------------------------------------------------------
@@ -175,15 +155,25 @@ template <numeric format = numeric_any>
 SPIRA_API status conv_pairs_run(const device_info *gpu, const conv_pairs_args *args, void *scratch,
                                 size_t scratch_bytes, cudaStream_t stream) {
     size_t needed;
-    SPIRA_TRY(conv_pairs_check(gpu, args));
+    conv_map map;
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    const conv_args same = pairs_conv_args(args, &map);
+    SPIRA_TRY(conv_pairs_check(gpu, args, &same));
     SPIRA_TRY(conv_pairs_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    pairs_params p = pairs_params_make(gpu, args);
+    const conv_kernel kernel = pairs_kernel_of(&args->shape, gpu);
     workspace w = workspace_begin(scratch);
+    pairs_params p = {};
+    p.conv = conv_params_of(gpu, &same, kernel);
+    p.pairs = args->pairs;
+    p.sides = args->sides;
+    p.pitch = conv_sums_pitch(args->shape.cout);
+    p.ordered = args->form == pairs_form_ordered;
+    p.from_sums = args->from_sums;
+    p.to_sums = args->to_sums;
     pairs_scratch_take(&w, args, &p);
-    return numeric_dispatch<format>(args->shape.type, [&](auto tag) {
-        return pairs_run(tag, gpu, p, pairs_kernel_of(&args->shape, gpu), stream);
-    });
+    return numeric_dispatch<format>(
+        args->shape.type, [&](auto tag) { return pairs_run(tag, gpu, p, kernel, stream); });
 }
 
 } // namespace spira

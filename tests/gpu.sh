@@ -76,7 +76,7 @@ slow='gpu_forms_kernels_of_every_size gpu_forms_windows_of_32_bits gpu_order_man
     gpu_forms_random_scenes gpu_exchange_every_kernel gpu_downsample_long_groups
     gpu_pairs_channel_edges gpu_downsample_shapes gpu_order_every_size
     gpu_exchange_every_size gpu_conv_unaligned_pointers gpu_downsample_steps_field_ends
-    gpu_downsample_random_levels gpu_conv_every_way_to_cut gpu_hybrid_every_threshold
+    gpu_downsample_random_levels gpu_conv_every_way_to_cut
     gpu_forms_real_scans gpu_hybrid_layers gpu_net_with_records
     gpu_forms_kernels_of_the_largest_tiles gpu_exchange_rows_of_any_width gpu_grad_layers
     gpu_conv_random_layers_f16 gpu_downsample_strides_wider_than_the_fields gpu_forms_uneven_sets

@@ -57,12 +57,7 @@ DEVICE_TEST(gpu_cublas_random_shapes_bf16) {
 
 DEVICE_TEST(gpu_cublas_many_channels) {
     blas b = blas_make();
-    const int shapes[][4] = {{1, 1024, 0, 1024}, {2, 512, 512, 256},  {3, 1000, 24, 1000},
-                             {3, 1023, 1, 5},    {2, 1, 0, 1024},     {2, 1024, 1024, 33},
-                             {3, 3, 1024, 1023}, {5, 777, 333, 555},  {1, 4096, 0, 4096},
-                             {2, 1040, 0, 1040}, {9, 4096, 4096, 33}, {9, 130, 0, 4096},
-                             {3, 16, 2048, 2048}};
-    for (auto &c : shapes) {
+    for (auto &c : many_channels) {
         for (numeric type : numerics) {
             if (test_quick() && c[0] * c[1] * c[3] > 100000) {
                 continue;
@@ -166,20 +161,6 @@ DEVICE_TEST(gpu_cublas_plan_refuses_lists_that_are_none) {
 }
 
 // ---- the epilogue -------------------------------------------------------------------------------
-
-DEVICE_TEST(gpu_cublas_every_epilogue) {
-    blas b = blas_make();
-    for_each_epilogue([&](const epilogue_case &c, random_state random) {
-        conv_shape s = shape_make(4, 10, c.what % 2 ? 7 : 0, c.what % 3 ? 21 : 24, c.type);
-        ggs_problem p = ggs_problem_make(&random, s, 50, 77);
-        problem_fill_lists(&random, &p, 30); // some rows have no tap: the epilogue alone
-        problem_fill_case(&random, &p, c);
-        p.grouping = grouping_random(&random);
-        ggs_problem_name(&p, "epilogue");
-        ggs_problem_check(&p, &b);
-    });
-    blas_free(b);
-}
 
 // The residual may be the output itself.
 DEVICE_TEST(gpu_cublas_residual_in_place) {

@@ -16,12 +16,6 @@ struct hybrid_problem : problem {
     pairs_form form;
 };
 
-kernel_shape kernel_sized(triple size) {
-    kernel_shape kernel = kernel_cube(1, 1);
-    kernel.size = size;
-    return kernel;
-}
-
 hybrid_problem hybrid_make(const problem &p, const kernel_shape &kernel, int threshold,
                            pairs_form form) {
     hybrid_problem h;
@@ -172,40 +166,14 @@ void check_hybrid(const hybrid_problem *p, int line = __builtin_LINE()) {
 
 const int channels_edges[] = {1, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 100, 128};
 
-// All thresholds there are, and one above; the channels take turns, among them those that have a
-// kernel of their own.
-DEVICE_TEST(gpu_hybrid_every_threshold) {
-    int turn = 0;
-    for (triple size : {triple{2, 2, 2}, triple{3, 3, 3}, triple{5, 5, 5}, triple{1, 3, 4}}) {
-        const kernel_shape kernel = kernel_sized(size);
-        for (int t = 0; t <= kernel_norm_max(&kernel) + 1; ++t) {
-            for (numeric type : numerics) {
-                for (pairs_form form : forms) {
-                    for (int deep = 0; deep < 2; ++deep, ++turn) {
-                        if (test_thinned(53)) {
-                            continue;
-                        }
-                        random_state random = random_make((uint64_t)turn);
-                        conv_shape s = shape_make(0, deep ? 64 : channels_edges[turn % 18], 0,
-                                                  deep ? 96 : channels_edges[turn / 3 % 18], type);
-                        s.cin2 = turn % 3 == 0 ? channels_edges[turn / 7 % 18] : 0;
-                        hybrid_problem p = hybrid_random(&random, kernel, s, 150, 200, 35, t, form);
-                        problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
-                        p.room = turn % 4 ? 0 : 70;
-                        hybrid_name(&p, "threshold");
-                        check_hybrid(&p);
-                    }
-                }
-            }
-        }
-    }
-}
-
+// All thresholds there are, and one above.
 DEVICE_TEST(gpu_hybrid_random_shapes) {
-    for (int seed = 0; seed < (test_quick() ? 24 : 400); ++seed) {
+    for (int seed = 0; seed < (test_quick() ? 24 : 600); ++seed) {
         const numeric type = numerics[seed % 4];
         random_state random = random_make((uint64_t)seed);
-        const kernel_shape kernel = reference_random_kernel(&random, 4, 2, {1, 1, 1});
+        const kernel_shape kernel = random_int(&random, 0, 3)
+                                        ? reference_random_kernel(&random, 4, 2, {1, 1, 1})
+                                        : kernel_cube(seed % 2 ? 3 : 5, 1);
         conv_shape s = shape_random(&random, 0, type, channels_edges);
         const int percents[] = {0, 3, 15, 40, 100};
         int32_t inputs = random_int(&random, 0, 120), outputs = random_int(&random, 0, 400);
@@ -496,57 +464,43 @@ DEVICE_TEST(gpu_hybrid_refuses) {
     device_hybrid d;
     device_hybrid_of(&p, &d);
     CHECK_OK(device_hybrid_layout(&d, stream_get()));
-    static conv_map no_count, no_capacity;
-    no_count = no_capacity = d.map;
+    conv_map no_count = d.map, no_capacity = d.map;
     no_count.count = nullptr;
     no_capacity.capacity = 0;
-    struct {
-        status_code code;
-        const char *subject;
-        void (*spoil)(conv_hybrid_args *);
-    } const bad[] = {
-        {status_null_pointer, "in", [](conv_hybrid_args *a) { a->in = nullptr; }},
-        {status_null_pointer, "weights", [](conv_hybrid_args *a) { a->weights = nullptr; }},
-        {status_null_pointer, "map", [](conv_hybrid_args *a) { a->map = nullptr; }},
-        {status_null_pointer, "map.count", [](conv_hybrid_args *a) { a->map = &no_count; }},
-        {status_bad_size, "map.capacity", [](conv_hybrid_args *a) { a->map = &no_capacity; }},
-        {status_null_pointer, "pairs", [](conv_hybrid_args *a) { a->pairs.begin = nullptr; }},
-        {status_bad_size, "pairs.capacity", [](conv_hybrid_args *a) { a->pairs.capacity = 0; }},
-        {status_bad_size, "threshold", [](conv_hybrid_args *a) { a->threshold = -1; }},
-        {status_bad_size, "map.volume", [](conv_hybrid_args *a) { a->threshold = 3; }},
-        {status_bad_size, "shape.volume", [](conv_hybrid_args *a) { a->shape.volume = 7; }},
-        {status_bad_size, "shape.volume", [](conv_hybrid_args *a) { a->kernel.size.z = 2; }},
-        {status_kernel_size, "kernel.size", [](conv_hybrid_args *a) { a->kernel.size.x = 0; }},
-        {status_unsupported, "shape.type", [](conv_hybrid_args *a) { a->shape.type = (numeric)4; }},
-        {status_unsupported, "form", [](conv_hybrid_args *a) { a->form = (pairs_form)2; }},
-        {status_unsupported, "epilogue.act",
-         [](conv_hybrid_args *a) { a->epilogue.act = activation_count; }},
-        {status_alignment, "weights",
-         [](conv_hybrid_args *a) { a->weights = (const char *)a->weights + 16; }},
-        {status_unsupported, "out (overlaps an input)",
-         [](conv_hybrid_args *a) { a->out = (void *)a->in; }},
-    };
     char *plenty = device_new<char>((int64_t)d.scratch_bytes + 4096); // whatever the sizes say
-    for (auto &c : bad) {
+    const auto refused = [&](status_code code, const char *subject, auto spoil) {
         conv_hybrid_args args = d.args;
-        c.spoil(&args);
+        spoil(&args);
         status got =
             shared_conv.conv_hybrid(gpu(), &args, plenty, d.scratch_bytes + 4096, stream_get());
-        CHECK_STATUS(got, c.code);
-        CHECK(strncmp(got.subject, c.subject, strlen(c.subject)) == 0);
-    }
-    auto run = [&](char *scratch, size_t given) {
-        return shared_conv.conv_hybrid(gpu(), &d.args, scratch, given, stream_get());
+        CHECK_STATUS(got, code);
+        CHECK(strncmp(got.subject, subject, strlen(subject)) == 0);
     };
-    REQUIRE(d.scratch_bytes > 0);
-    CHECK_STATUS(run(nullptr, d.scratch_bytes), status_null_pointer);
-    CHECK_STATUS(run(d.scratch, d.scratch_bytes - 1), status_workspace);
-    CHECK_STATUS(run(d.scratch + 16, d.scratch_bytes), status_alignment);
-    CHECK_STATUS(shared_conv.conv_hybrid(gpu(), nullptr, d.scratch, d.scratch_bytes, stream_get()),
-                 status_null_pointer);
-    CHECK_STATUS(
-        shared_conv.conv_hybrid(nullptr, &d.args, d.scratch, d.scratch_bytes, stream_get()),
-        status_null_pointer);
+    typedef conv_hybrid_args *to;
+    refused(status_null_pointer, "in", [](to a) { a->in = nullptr; });
+    refused(status_null_pointer, "weights", [](to a) { a->weights = nullptr; });
+    refused(status_null_pointer, "map", [](to a) { a->map = nullptr; });
+    refused(status_null_pointer, "map.count", [&](to a) { a->map = &no_count; });
+    refused(status_bad_size, "map.capacity", [&](to a) { a->map = &no_capacity; });
+    refused(status_null_pointer, "pairs", [](to a) { a->pairs.begin = nullptr; });
+    refused(status_bad_size, "threshold", [](to a) { a->threshold = -1; });
+    refused(status_bad_size, "map.volume", [](to a) { a->threshold = 3; });
+    refused(status_bad_size, "shape.volume", [](to a) { a->shape.volume = 7; });
+    refused(status_bad_size, "shape.volume", [](to a) { a->kernel.size.z = 2; });
+    refused(status_kernel_size, "kernel.size", [](to a) { a->kernel.size.x = 0; });
+    refused(status_unsupported, "form", [](to a) { a->form = (pairs_form)2; });
+    refused(status_unsupported, "epilogue.act", [](to a) { a->epilogue.act = activation_count; });
+    refused(status_unsupported, "out (overlaps", [](to a) { a->out = (void *)a->in; });
+    auto run = [&](const device_info *g, const conv_hybrid_args *a, char *scratch, size_t given) {
+        return shared_conv.conv_hybrid(g, a, scratch, given, stream_get());
+    };
+    const size_t enough = d.scratch_bytes;
+    REQUIRE(enough > 0);
+    CHECK_STATUS(run(gpu(), &d.args, nullptr, enough), status_null_pointer);
+    CHECK_STATUS(run(gpu(), &d.args, d.scratch, enough - 1), status_workspace);
+    CHECK_STATUS(run(gpu(), &d.args, d.scratch + 16, enough), status_alignment);
+    CHECK_STATUS(run(gpu(), nullptr, d.scratch, enough), status_null_pointer);
+    CHECK_STATUS(run(nullptr, &d.args, d.scratch, enough), status_null_pointer);
     size_t bytes = 0;
     CHECK_STATUS(conv_hybrid_workspace(nullptr, &bytes), status_null_pointer);
     CHECK_STATUS(conv_hybrid_workspace(&d.args, nullptr), status_null_pointer);

@@ -367,6 +367,13 @@ void check_planted_errors(const P &good, F run) {
     CHECK(ratio(good, bad) > 1);
 }
 
+// Volume, channels of both sources, channels out.
+inline const int many_channels[][4] = {{1, 1024, 0, 1024}, {2, 512, 512, 256},  {2, 1000, 24, 1000},
+                                       {3, 1023, 1, 5},    {2, 1, 0, 1024},     {2, 1024, 1024, 33},
+                                       {3, 3, 1024, 1023}, {5, 777, 333, 555},  {1, 4096, 0, 4096},
+                                       {2, 1040, 0, 1040}, {9, 4096, 4096, 33}, {9, 130, 0, 4096},
+                                       {3, 16, 2048, 2048}};
+
 // ---- with a shortcut ----------------------------------------------------------------------------
 
 // A convolution and its shortcut, a 1x1x1 convolution with the same outputs.

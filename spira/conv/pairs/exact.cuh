@@ -72,10 +72,11 @@ SPIRA_KERNEL void __launch_bounds__(32 * exact_warps)
         const int32_t row = pairs_row(c, list.sources, j), target = pairs_row(c, list.targets, j);
         const float *w = own + c.offset * offset;
         float sum[exact_group] = {0, 0, 0, 0, 0, 0, 0, 0};
-        pairs_exact_add<E>({(const E *)p.conv.in, cin, w, chunk}, p.tf32, row, stages[warp], sum);
+        pairs_exact_add<E>({(const E *)p.conv.in, cin, w, chunk}, p.conv.tf32, row, stages[warp],
+                           sum);
         if (cin2) {
             pairs_exact_add<E>({(const E *)p.conv.in2, cin2, w + (int64_t)chunks1 * chunk, chunk},
-                               p.tf32, row, stages[warp], sum);
+                               p.conv.tf32, row, stages[warp], sum);
         }
 #pragma unroll
         for (int r = 0; r < exact_group; ++r) {

@@ -31,7 +31,6 @@ struct pairs_params {
     bool ordered;    // deterministic: a launch for each list
     bool from_sums;  // accumulators start from `sums` instead of zero
     bool to_sums;    // write fp32 sums instead of outputs
-    bool tf32;       // round operands to tf32 in exact arithmetic
 };
 
 SPIRA_DEVICE int32_t pairs_rows(const pairs_params &p) {
