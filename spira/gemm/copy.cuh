@@ -21,21 +21,11 @@ struct ggs_run_params {
     // [products] the operands of batched products, in the order of the groups
     const void **weight_at, **gathered_at;
     void **product_at;
-    int32_t products;     // 0: all products are called without
+    int32_t products;     // 0: there is no batch
     int64_t weight_bytes; // of one offset
     int chunks1, chunks;  // of a gathered row: of the first source, of both
     int pitch;            // floats of a product's row
 };
-
-// Whether the weights of a group are equidistant in memory: no pointers are needed then.
-SPIRA_API bool ggs_group_even(const ggs_groups *groups, const ggs_group *g) {
-    const int32_t *order = groups->order + g->first;
-    bool even = true;
-    for (int32_t i = 2; i < g->count; ++i) {
-        even = even && order[i] - order[i - 1] == order[1] - order[0];
-    }
-    return even;
-}
 
 // The parameters of a run but for its arguments. Carves the scratch, or counts its bytes.
 SPIRA_API ggs_run_params ggs_run_take(workspace *w, const ggs_layer *l) {
@@ -47,10 +37,7 @@ SPIRA_API ggs_run_params ggs_run_take(workspace *w, const ggs_layer *l) {
     p.chunks = ggs_shape_channels(s) * element / ggs_chunk;
     p.pitch = conv_sums_pitch(s->cout);
     p.weight_bytes = (int64_t)p.chunks * ggs_chunk * s->cout;
-    for (int32_t i = 0; i < l->groups.count; ++i) {
-        bool even = ggs_group_even(&l->groups, l->groups.group + i);
-        p.products = even ? p.products : l->groups.products;
-    }
+    p.products = l->groups.products > l->groups.count ? l->groups.products : 0;
     p.gathered = workspace_take<char>(w, l->groups.rows * p.chunks * ggs_chunk);
     p.product = workspace_take<float>(w, l->groups.rows * p.pitch);
     p.weight_at = workspace_take<const void *>(w, p.products);

@@ -82,7 +82,7 @@ SPIRA_API void ggs_group_order(ggs_rule rule, const int32_t *sizes, int volume, 
 
 // Makes a group of order[first .. end).
 SPIRA_API void ggs_group_add(ggs_groups *out, int32_t first, int32_t end, int32_t rows) {
-    std::sort(out->order + first, out->order + end); // equidistant weights, where possible
+    std::sort(out->order + first, out->order + end);
     out->group[out->count++] = {first, end - first, rows};
     for (int32_t i = first; i < end; ++i) {
         out->row[out->order[i]] = (int32_t)out->rows;

@@ -50,34 +50,23 @@ SPIRA_API ggs_job ggs_job_make(const ggs_run_params *run, cublasHandle_t handle)
     }
 }
 
-// One product, or a batch with equidistant weights.
-SPIRA_API status ggs_multiply_even(const ggs_job *j, const ggs_group *g) {
+SPIRA_API status ggs_multiply_one(const ggs_job *j, const ggs_group *g) {
     const float one = 1.0f, zero = 0.0f;
     const ggs_run_params *r = j->run;
     const int channels = ggs_shape_channels(&r->layer.shape), cout = r->layer.shape.cout;
-    const int32_t *order = r->layer.groups.order + g->first;
-    const int64_t row = r->layer.groups.row[order[0]];
-    const char *weight = (const char *)r->conv.weights + order[0] * r->weight_bytes;
-    const char *gathered = r->gathered + row * r->chunks * ggs_chunk;
-    float *product = r->product + row * r->pitch;
-    if (g->count == 1) {
-        return status_from_cublas(cublasGemmEx(j->handle, CUBLAS_OP_N, CUBLAS_OP_N, cout, g->rows,
-                                               channels, &one, weight, j->type, cout, gathered,
-                                               j->type, channels, &zero, product, CUDA_R_32F,
-                                               r->pitch, j->compute, CUBLAS_GEMM_DEFAULT),
-                                  "cublasGemmEx");
-    }
-    return status_from_cublas(
-        cublasGemmStridedBatchedEx(
-            j->handle, CUBLAS_OP_N, CUBLAS_OP_N, cout, g->rows, channels, &one, weight, j->type,
-            cout, (int64_t)(order[1] - order[0]) * channels * cout, gathered, j->type, channels,
-            (int64_t)g->rows * channels, &zero, product, CUDA_R_32F, r->pitch,
-            (int64_t)g->rows * r->pitch, g->count, j->compute, CUBLAS_GEMM_DEFAULT),
-        "cublasGemmStridedBatchedEx");
+    const int32_t k = r->layer.groups.order[g->first];
+    const int64_t row = r->layer.groups.row[k];
+    return status_from_cublas(cublasGemmEx(j->handle, CUBLAS_OP_N, CUBLAS_OP_N, cout, g->rows,
+                                           channels, &one,
+                                           (const char *)r->conv.weights + k * r->weight_bytes,
+                                           j->type, cout, r->gathered + row * r->chunks * ggs_chunk,
+                                           j->type, channels, &zero, r->product + row * r->pitch,
+                                           CUDA_R_32F, r->pitch, j->compute, CUBLAS_GEMM_DEFAULT),
+                              "cublasGemmEx");
 }
 
-// A batch with weights anywhere: the pointers are in device memory.
-SPIRA_API status ggs_multiply_anywhere(const ggs_job *j, const ggs_group *g) {
+// The pointers are in device memory.
+SPIRA_API status ggs_multiply_batch(const ggs_job *j, const ggs_group *g) {
     const float one = 1.0f, zero = 0.0f;
     const ggs_run_params *r = j->run;
     const int channels = ggs_shape_channels(&r->layer.shape), cout = r->layer.shape.cout;
@@ -92,8 +81,7 @@ SPIRA_API status ggs_multiply_anywhere(const ggs_job *j, const ggs_group *g) {
 SPIRA_API status ggs_products(const ggs_job *j) {
     const ggs_groups *groups = &j->run->layer.groups;
     for (const ggs_group *g = groups->group; g < groups->group + groups->count; ++g) {
-        SPIRA_TRY(ggs_group_even(groups, g) ? ggs_multiply_even(j, g)
-                                            : ggs_multiply_anywhere(j, g));
+        SPIRA_TRY(g->count == 1 ? ggs_multiply_one(j, g) : ggs_multiply_batch(j, g));
     }
     return status_success();
 }

@@ -288,7 +288,7 @@ status side_put(const map_lists &pairs, ggs_layer *l) {
                          l->pairs, rows, to->begin);
 }
 
-// What cuBLAS does. Batches whose weights are anywhere go by the pointers.
+// What cuBLAS does. Batches go by the pointers.
 template <typename E>
 void products_on_host(const ggs_run_params &p) {
     const ggs_groups *groups = &p.layer.groups;
@@ -297,11 +297,11 @@ void products_on_host(const ggs_run_params &p) {
         for (int32_t i = g->first; i < g->first + g->count; ++i) {
             const int32_t k = groups->order[i];
             const int64_t row = groups->row[k];
-            const bool even = ggs_group_even(groups, g);
+            const bool one = g->count == 1;
             const void *w =
-                even ? (const char *)p.conv.weights + k * p.weight_bytes : p.weight_at[i];
-            const void *x = even ? p.gathered + row * p.chunks * ggs_chunk : p.gathered_at[i];
-            float *to = even ? p.product + row * p.pitch : (float *)p.product_at[i];
+                one ? (const char *)p.conv.weights + k * p.weight_bytes : p.weight_at[i];
+            const void *x = one ? p.gathered + row * p.chunks * ggs_chunk : p.gathered_at[i];
+            float *to = one ? p.product + row * p.pitch : (float *)p.product_at[i];
             for (int64_t at = 0; at < (int64_t)g->rows * cout; ++at) {
                 float sum = 0;
                 for (int64_t c = 0; c < channels; ++c) {
