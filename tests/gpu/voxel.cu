@@ -2,85 +2,18 @@
 // loops.
 #include "../../spira/voxel.cuh"
 #include "../support/device.cuh"
-#include "../support/reference.h"
-#include "../support/sets.h"
+#include "../support/voxels.h"
 
 using namespace spira;
 
 namespace {
 
-// Around the edges of warps, blocks and the tiles of sorts and scans.
-const int sizes_all[] = {0,    1,    2,    7,    8,    9,    31,   32,   33,   63,    64,
-                         65,   127,  128,  129,  255,  256,  257,  511,  512,  513,   1023,
-                         1024, 1025, 1919, 1920, 1921, 2047, 2048, 2049, 4097, 10007, 65537};
-const int sizes_quick[] = {0, 1, 33, 257, 1025};
-
-template <typename F>
-void for_sizes(F body) {
-    if (test_quick()) {
-        for (int n : sizes_quick) {
-            body(n);
-        }
-    } else {
-        for (int n : sizes_all) {
-            body(n);
-        }
-    }
-}
-
-// ---- one run, on either side
-// ---------------------------------------------------------------------
-
-// What voxelize gives, as far as it is specified: rows.order up to the last kept voxel.
-template <typename W>
-struct outcome {
-    device_status trouble;
-    int32_t count;
-    std::vector<W> words;
-    std::vector<int32_t> voxel, order, begin;
-};
-
-// Input rows that the tests own; `in` gets the pointers when it is asked for.
-struct rows_of {
-    std::vector<float> points;
-    std::vector<int32_t> coords, batch;
-    int32_t count;
-    voxel_input in;
-};
-
-voxel_input *rows_input(rows_of *r) {
-    r->in.points = r->points.empty() ? nullptr : r->points.data();
-    r->in.coords = r->coords.empty() ? nullptr : r->coords.data();
-    r->in.batch = r->batch.empty() ? nullptr : r->batch.data();
-    r->in.count = &r->count;
-    return &r->in;
-}
-
-template <typename W>
-outcome<W> voxelize_on_host(const word_layout *layout, rows_of *r, int32_t capacity) {
-    voxel_input *in = rows_input(r);
-    outcome<W> o;
-    o.trouble = {};
-    o.words.assign((size_t)capacity, 0);
-    o.voxel.assign((size_t)in->rows, 0);
-    o.order.assign((size_t)in->rows, 0);
-    o.begin.assign((size_t)capacity + 1, 0);
-    size_t bytes = 0;
-    CHECK_OK(voxelize_host_workspace<W>(in, &bytes));
-    std::vector<char> scratch(bytes + workspace_alignment);
-    char *base = (char *)round_up((int64_t)scratch.data(), workspace_alignment);
-    voxel_set<W> set = {o.words.data(), &o.count, capacity};
-    voxel_rows rows = {o.voxel.data(), o.order.data(), o.begin.data()};
-    const voxelize_args<W> args = {layout, in, set, rows, &o.trouble};
-    CHECK_OK(voxelize_host(&args, base, bytes));
-    o.begin.resize((size_t)o.count + 1);
-    o.order.resize((size_t)o.begin[(size_t)o.count]);
-    return o;
-}
+// ---- one run ------------------------------------------------------------------------------------
 
 // Buffers of one run on the device, all of exactly the size that is asked for.
 template <typename W>
 struct device_run {
+    word_layout layout;
     voxel_input in;
     voxel_set<W> set;
     voxel_rows rows;
@@ -90,516 +23,207 @@ struct device_run {
 };
 
 template <typename W>
-device_run<W> device_run_make(rows_of *r, int32_t capacity) {
-    device_run<W> d;
-    voxel_input *in = rows_input(r);
+device_run<W> device_run_make(voxel_case *c) {
+    device_run<W> d = {};
+    const voxel_input *in = voxel_case_input(c);
+    const int64_t elements = (int64_t)in->rows * in->columns;
+    d.layout = c->layout;
     d.in = *in;
-    int64_t elements = (int64_t)in->rows * in->columns;
     d.in.points = in->points ? device_upload(in->points, elements) : nullptr;
     d.in.coords = in->coords ? device_upload(in->coords, elements) : nullptr;
     d.in.batch = in->batch ? device_upload(in->batch, in->rows) : nullptr;
     d.in.count = device_upload(in->count, 1);
-    d.set = {device_new<W>(capacity), device_new<int32_t>(1), capacity};
+    d.set = {device_new<W>(c->capacity), device_new<int32_t>(1), c->capacity};
     d.rows = {device_new<int32_t>(in->rows), device_new<int32_t>(in->rows),
-              device_new<int32_t>((int64_t)capacity + 1)};
+              device_new<int32_t>((int64_t)c->capacity + 1)};
     d.trouble = device_zeros<device_status>(1);
-    d.scratch_bytes = 0;
-    CHECK_OK(voxelize_workspace<W>(&d.in, capacity, &d.scratch_bytes));
+    CHECK_OK(voxelize_workspace<W>(&d.in, c->capacity, &d.scratch_bytes));
     d.scratch = device_new<char>((int64_t)d.scratch_bytes);
     return d;
 }
 
 template <typename W>
-status device_run_start(const word_layout *layout, const device_run<W> *d) {
-    const voxelize_args<W> args = {layout, &d->in, d->set, d->rows, d->trouble};
-    return voxelize(&args, d->scratch, d->scratch_bytes, stream_get());
-}
-
-template <typename T>
-std::vector<T> fetched(const T *device, int64_t count) {
-    std::vector<T> host((size_t)count);
-    device_copy_out(host.data(), device, count);
-    return host;
+status device_run_start(const device_run<W> *d, cudaStream_t stream) {
+    const voxelize_args<W> args = {&d->layout, &d->in, d->set, d->rows, d->trouble};
+    return voxel_is_ranged(&d->in) || voxel_is_capped(&d->in)
+               ? voxelize<W, voxel_limits_any>(&args, d->scratch, d->scratch_bytes, stream)
+               : voxelize(&args, d->scratch, d->scratch_bytes, stream);
 }
 
 template <typename W>
-outcome<W> device_run_fetch(const device_run<W> *d) {
-    outcome<W> o;
-    o.trouble = device_value(d->trouble);
-    o.count = device_value(d->set.count);
-    if (!CHECK(o.count >= 0 && o.count <= d->set.capacity)) {
-        o.count = 0;
-    }
-    o.words = fetched(d->set.words, d->set.capacity);
-    o.voxel = fetched(d->rows.voxel, d->in.rows);
-    o.begin = fetched(d->rows.begin, (int64_t)o.count + 1);
-    int32_t kept = o.begin[(size_t)o.count];
-    o.order = fetched(d->rows.order, CHECK(kept >= 0 && kept <= d->in.rows) ? kept : 0);
-    return o;
-}
-
-// ---- comparing
-// -----------------------------------------------------------------------------------
-
-char label[128];    // the case at hand, for the message
-char finding[1024]; // the first difference
-
-template <typename T>
-bool same(const char *name, const std::vector<T> &got, const std::vector<T> &wanted) {
-    if (got.size() != wanted.size()) {
-        snprintf(finding, sizeof finding, "%s: %zu instead of %zu elements (%s)", name, got.size(),
-                 wanted.size(), label);
-        return false;
-    }
-    for (size_t i = 0; i < got.size(); ++i) {
-        if (got[i] != wanted[i]) {
-            snprintf(finding, sizeof finding, "%s[%zu]: %lld instead of %lld (%s)", name, i,
-                     (long long)got[i], (long long)wanted[i], label);
-            return false;
+voxels<W> device_run_fetch(const device_run<W> *d, const voxel_case &c) {
+    voxels<W> v = voxels_new<W>(c);
+    v.trouble = device_value(d->trouble);
+    *v.set.count = device_value(d->set.count);
+    const int32_t count = *v.set.count;
+    if (CHECK(count >= 0 && count <= c.capacity)) {
+        device_copy_out(v.set.words, d->set.words, c.capacity);
+        device_copy_out(v.rows.voxel, d->rows.voxel, c.in.rows);
+        device_copy_out(v.rows.begin, d->rows.begin, (int64_t)count + 1);
+        const int32_t kept = v.rows.begin[count];
+        if (CHECK(kept >= 0 && kept <= c.in.rows) && kept) {
+            device_copy_out(v.rows.order, d->rows.order, kept);
         }
     }
-    return true;
-}
-
-bool same_trouble(const device_status &a, const device_status &b) {
-    if (memcmp(&a, &b, sizeof a) == 0) {
-        return true;
-    }
-    snprintf(finding, sizeof finding,
-             "trouble: flags %u, first %u %u %u, needed %u instead of %u, %u %u %u, %u (%s)",
-             a.flags, a.first_range, a.first_duplicate, a.first_not_finite, a.needed, b.flags,
-             b.first_range, b.first_duplicate, b.first_not_finite, b.needed, label);
-    return false;
-}
-
-// "" where all is the same; else what is not.
-template <typename W>
-const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
-    finding[0] = 0;
-    std::vector<int32_t> count_got(1, got.count), count_wanted(1, wanted.count);
-    bool equal =
-        same("set.count", count_got, count_wanted) && same("set.words", got.words, wanted.words) &&
-        same("rows.voxel", got.voxel, wanted.voxel) &&
-        same("rows.begin", got.begin, wanted.begin) &&
-        same("rows.order", got.order, wanted.order) && same_trouble(got.trouble, wanted.trouble);
-    return equal ? "" : finding;
+    return v;
 }
 
 // Both sides, the device twice: the second run finds scratch and outputs as the first left them.
-// Frees all buffers of the test.
 template <typename W>
-outcome<W> check_both(const word_layout *layout, rows_of *r, int32_t capacity) {
-    outcome<W> wanted = voxelize_on_host<W>(layout, r, capacity);
-    device_run<W> d = device_run_make<W>(r, capacity);
+voxels<W> check_run(voxel_case *c, const device_run<W> *d) {
+    const voxels<W> wanted = voxels_on_host<W>(c);
     for (int run = 0; run < 2; ++run) {
-        CHECK_OK(device_run_start(layout, &d));
-        CHECK_EQUAL(difference(device_run_fetch(&d), wanted), "");
+        CHECK_OK(device_status_clear(d->trouble, stream_get()));
+        CHECK_OK(device_run_start(d, stream_get()));
+        CHECK_EQUAL(voxels_difference(device_run_fetch(d, *c), wanted, *c), "");
     }
-    guarded_finish();
     return wanted;
 }
 
-// ---- scenes
-// --------------------------------------------------------------------------------------
-
-// A layout for words of W; false if they are too narrow for it.
+// Features of a run on both sides; nothing is written beyond the voxels. values [rows, columns];
+// args: all but arrays, sets and grid
 template <typename W>
-bool layout_make(word_need need, word_layout *layout) {
-    status s = word_fit(&need, layout);
-    if (status_failed(s) || layout->bits > (int)(8 * sizeof(W))) {
-        return false;
+void check_features(const voxel_case &c, const voxels<W> &host, const device_run<W> *d,
+                    const float *values, voxel_features_args<W> args) {
+    std::copy(c.in.size, c.in.size + 3, args.size);
+    std::copy(c.in.origin, c.in.origin + 3, args.origin);
+    args.layout = &c.layout;
+    const int64_t pitch = voxel_features_channels(&args) * (int64_t)numeric_size(args.type);
+    const int64_t used = *host.set.count * pitch, all = c.capacity * pitch;
+    char *wanted = guarded_new<char>(all), *got = guarded_new<char>(used);
+    args.values = values;
+    args.rows = host.rows;
+    args.set = host.set;
+    args.features = wanted;
+    CHECK_OK(voxel_features_host(&args));
+    char *features = device_new<char>(all);
+    args.values = device_upload(values, (int64_t)c.in.rows * args.columns);
+    args.rows = d->rows;
+    args.set = d->set;
+    args.features = features;
+    CHECK_OK(voxel_features(&args, stream_get()));
+    if (used) {
+        device_copy_out(got, (const char *)features, used);
+        CHECK_EQUAL(memcmp(got, wanted, (size_t)used), 0);
     }
-    *layout = sizeof(W) == 8 ? word_widen(*layout) : *layout;
-    return true;
+    CHECK(device_untouched(features, used, all));
 }
 
-word_need need_make(triple lo, triple hi, int batches) {
-    word_need n = {};
-    n.lo = lo;
-    n.hi = hi;
-    n.batches = batches;
-    n.stride = n.reach = triple_make(4, 4, 4);
-    return n;
-}
-
-// Rows `used` of `capacity`, in [lo, hi]; what lies beyond the count would be good rows too, so
-// that reading it shows.
-rows_of rows_random(random_state *random, triple lo, triple hi, int batches, int32_t used,
-                    int32_t capacity, bool points) {
-    rows_of r;
-    r.count = used;
-    r.in = {};
-    r.in.rows = capacity;
-    r.in.columns = random_int(random, 3, 6);
-    const float size[3] = {0.05f, 0.1f, 0.25f};
-    for (int a = 0; a < 3; ++a) {
-        r.in.size[a] = size[random_int(random, 0, 2)];
-        r.in.origin[a] = random_float(random);
+std::vector<float> values_random(random_state *r, int64_t count) {
+    std::vector<float> values((size_t)count);
+    for (float &v : values) {
+        v = random_float(r) * (float)(1 << random_int(r, 0, 12)); // order matters
     }
-    for (int32_t i = 0; i < capacity; ++i) {
-        const int v[3] = {random_int(random, lo.x, hi.x), random_int(random, lo.y, hi.y),
-                          random_int(random, lo.z, hi.z)};
-        for (int c = 0; c < r.in.columns; ++c) {
-            if (points) { // the middle of the voxel and a bit
-                float within = 0.5f + 0.4f * random_float(random);
-                r.points.push_back(c < 3 ? ((float)v[c] + within) * r.in.size[c] + r.in.origin[c]
-                                         : random_float(random));
-            } else {
-                r.coords.push_back(c < 3 ? v[c] : random_int(random, -9, 9));
-            }
-        }
-        if (batches > 1) {
-            r.batch.push_back(random_int(random, 0, batches - 1));
-        }
-    }
-    return r;
-}
-
-rows_of rows_coords(const std::vector<voxel> &voxels) {
-    rows_of r;
-    r.count = (int32_t)voxels.size();
-    r.in = {};
-    r.in.rows = r.count;
-    r.in.columns = 3;
-    for (const voxel &v : voxels) {
-        r.coords.insert(r.coords.end(), {v.x, v.y, v.z});
-        r.batch.push_back(v.batch);
-    }
-    return r;
-}
-
-// ---- tests
-// ---------------------------------------------------------------------------------------
-
-template <typename W>
-void check_every_size() {
-    random_state random = random_make(1);
-    for_sizes([&](int n) {
-        for (int points = 0; points < 2; ++points) {
-            int side = 4 + n % 29; // few voxels for many rows, and the other way round
-            triple lo = triple_make(-side, -3, -2), hi = triple_make(side, side, 5);
-            word_layout layout;
-            REQUIRE(layout_make<W>(need_make(lo, hi, 2), &layout));
-            // Full buffers, and some room with rows in it that are not to be read.
-            for (int room : {0, 37}) {
-                int32_t rows = n + room > 0 ? n + room : 1;
-                rows_of r = rows_random(&random, lo, hi, 2, n, rows, points != 0);
-                snprintf(label, sizeof label, "%d of %d rows", n, rows);
-                check_both<W>(&layout, &r, rows);
-            }
-        }
-    });
-}
-
-DEVICE_TEST(gpu_voxelize_every_size) {
-    check_every_size<uint32_t>();
-    check_every_size<uint64_t>();
+    return values;
 }
 
 template <typename W>
-void check_random_scenes(int scenes) {
-    for (int seed = 0; seed < scenes; ++seed) {
-        random_state random = random_make((uint64_t)seed * 2 + sizeof(W) / 8);
-        triple lo = triple_make(random_int(&random, -300, 300), random_int(&random, -300, 300),
-                                random_int(&random, -40, 40));
-        triple hi =
-            triple_make(lo.x + random_int(&random, 0, 400), lo.y + random_int(&random, 0, 40),
-                        lo.z + random_int(&random, 0, 9));
-        int batches = random_int(&random, 1, 5);
-        word_layout layout;
-        REQUIRE(layout_make<W>(need_make(lo, hi, batches), &layout));
-        int32_t rows = random_int(&random, 1, 3000), used = random_int(&random, 0, rows);
-        bool points = random_int(&random, 0, 1) != 0;
-        rows_of r = rows_random(&random, lo, hi, batches, used, rows, points);
-        r.in.duplicates = random_int(&random, 0, 1) ? duplicates_report : duplicates_merge;
-        // Some rows are bad in some way.
-        for (int bad = random_int(&random, -3, 3); bad > 0; --bad) {
-            int32_t row = random_int(&random, 0, rows - 1);
-            int64_t at = (int64_t)row * r.in.columns + random_int(&random, 0, 2);
-            if (points) {
-                const float wrong[] = {NAN, INFINITY, 1e30f, -1e30f};
-                r.points[(size_t)at] = wrong[random_int(&random, 0, 3)];
-            } else {
-                r.coords[(size_t)at] = random_int(&random, 0, 1) ? INT32_MIN : INT32_MAX;
-            }
-            if (batches > 1) {
-                r.batch[(size_t)random_int(&random, 0, rows - 1)] =
-                    random_int(&random, 0, 1) ? -1 : batches;
-            }
-        }
-        int32_t capacity = random_int(&random, 0, 2) ? rows : random_int(&random, 1, rows);
-        snprintf(label, sizeof label, "%d bits, seed %d: %d of %d rows, capacity %d",
-                 (int)(8 * sizeof(W)), seed, used, rows, capacity);
-        check_both<W>(&layout, &r, capacity);
-    }
+void check_case(voxel_case *c) {
+    const device_run<W> d = device_run_make<W>(c);
+    check_run(c, &d);
+    guarded_finish();
 }
 
-DEVICE_TEST(gpu_voxelize_random_scenes) {
-    check_random_scenes<uint32_t>(test_quick() ? 8 : 200);
-    check_random_scenes<uint64_t>(test_quick() ? 8 : 200);
-}
+const numeric types[] = {numeric_f32, numeric_f16, numeric_bf16, numeric_tf32};
 
-// Every corner of the fields for every batch index, and every neighbour that is just outside.
+// A range and a cap, and features with all that can be appended.
 template <typename W>
-void check_field_ends(word_need need, int bits) {
-    word_layout layout;
-    REQUIRE(layout_make<W>(need, &layout));
-    CHECK_EQUAL(word_bits(&layout), bits); // no bit to spare: a carry would show
-    const int x[] = {layout.lo.x, layout.hi.x}, y[] = {layout.lo.y, layout.hi.y},
-              z[] = {layout.lo.z, layout.hi.z};
-    std::vector<voxel> inside, outside;
-    for (int corner = 0; corner < 8; ++corner) {
-        for (int batch : {0, need.batches - 1}) {
-            voxel v = {batch, x[corner & 1], y[corner >> 1 & 1], z[corner >> 2]};
-            inside.push_back(v);
-            outside.push_back({batch, v.x + (corner & 1 ? 1 : -1), v.y, v.z});
-            outside.push_back({batch, v.x, v.y + (corner >> 1 & 1 ? 1 : -1), v.z});
-            outside.push_back({batch, v.x, v.y, v.z + (corner >> 2 ? 1 : -1)});
-            outside.push_back({-1, v.x, v.y, v.z});
-            outside.push_back({need.batches, v.x, v.y, v.z});
-            outside.push_back({INT32_MIN, v.x, v.y, v.z});
-            outside.push_back({batch, INT32_MAX, v.y, v.z});
-            outside.push_back({batch, v.x, INT32_MIN, v.z});
+void check_limits() {
+    random_state r = random_make(sizeof(W));
+    int turn = 0;
+    for (int32_t rows : {1, 33, 512, 1025, 4097, 65537, 600000, (1 << 20) + 77}) {
+        if (test_quick() && rows > 5000) {
+            break;
         }
-    }
-    snprintf(label, sizeof label, "inside, %d bits", bits);
-    rows_of good = rows_coords(inside);
-    outcome<W> all = check_both<W>(&layout, &good, (int32_t)inside.size());
-    CHECK_EQUAL(all.count, need.batches > 1 ? 16 : 8);
-    CHECK_OK(device_status_read(&all.trouble));
-
-    snprintf(label, sizeof label, "outside, %d bits", bits);
-    rows_of bad = rows_coords(outside);
-    outcome<W> none = check_both<W>(&layout, &bad, (int32_t)outside.size());
-    CHECK_EQUAL(none.count, 0);
-
-    // One bad row among good ones is named.
-    for (size_t i = 0; i < outside.size(); i += 3) {
-        std::vector<voxel> mixed = inside;
-        mixed.insert(mixed.begin() + 5, outside[i]);
-        rows_of r = rows_coords(mixed);
-        outcome<W> o = check_both<W>(&layout, &r, (int32_t)mixed.size());
-        CHECK_EQUAL(o.voxel[5], -1);
-        CHECK_EQUAL(device_status_read(&o.trouble).detail, 5);
-    }
-}
-
-DEVICE_TEST(gpu_voxelize_field_ends) {
-    const triple one = {1, 1, 1};
-    word_need need32 = {{-600, -1, 5}, {900, 300, 700}, 4, one, one};
-    check_field_ends<uint32_t>(need32, 32);
-    word_need alone32 = {{-1000, -1, 5}, {3000, 300, 700}, 1, one, one};
-    check_field_ends<uint32_t>(alone32, 31);
-    word_need need64 = {{-400000, -3, -99}, {600000, 2000000, 100000}, 9, one, one};
-    check_field_ends<uint64_t>(need64, 62);
-    word_need full64 = {{-4000000, -1000000, -40}, {4000000, 1000000, 60000}, 9, one, one};
-    check_field_ends<uint64_t>(full64, 64);
-    check_field_ends<uint64_t>(need32, 32); // 32 bits of information in a wide word
-}
-
-DEVICE_TEST(gpu_voxelize_rows_that_are_not_finite) {
-    random_state random = random_make(5);
-    triple lo = triple_make(0, 0, 0), hi = triple_make(30, 30, 30);
-    word_layout layout;
-    REQUIRE(layout_make<uint32_t>(need_make(lo, hi, 1), &layout));
-    const float wrong[] = {NAN, -NAN, INFINITY, -INFINITY};
-    for (float value : wrong) {
-        for (int32_t row : {0, 99, 255, 256, 299}) {
-            rows_of r = rows_random(&random, lo, hi, 1, 300, 300, true);
-            r.points[(size_t)(row * r.in.columns + row % 3)] = value;
-            outcome<uint32_t> o = check_both<uint32_t>(&layout, &r, 300);
-            CHECK_EQUAL(device_status_read(&o.trouble).code, status_not_finite);
-            CHECK_EQUAL(device_status_read(&o.trouble).detail, row);
-            CHECK_EQUAL(o.order.size(), 299u);
-        }
-    }
-    // A NaN in a column that is no coordinate is the caller's.
-    rows_of r = rows_random(&random, lo, hi, 1, 300, 300, true);
-    for (size_t i = 3; i < r.points.size() && r.in.columns > 3; i += (size_t)r.in.columns) {
-        r.points[i] = NAN;
-    }
-    outcome<uint32_t> o = check_both<uint32_t>(&layout, &r, 300);
-    CHECK_OK(device_status_read(&o.trouble));
-    // No good row at all.
-    rows_of none = rows_random(&random, lo, hi, 1, 300, 300, true);
-    for (float &p : none.points) {
-        p = NAN;
-    }
-    CHECK_EQUAL(check_both<uint32_t>(&layout, &none, 300).count, 0);
-    // Far, but finite: an index that is no int.
-    for (float far : {1e9f, -1e9f, 3e38f, -3e38f}) {
-        rows_of away = rows_random(&random, lo, hi, 1, 300, 300, true);
-        away.points[0] = far;
-        outcome<uint32_t> range = check_both<uint32_t>(&layout, &away, 300);
-        CHECK_EQUAL(device_status_read(&range.trouble).code, status_out_of_range);
-    }
-}
-
-// Points exactly on the faces of voxels: the quotient decides, and both sides divide alike.
-DEVICE_TEST(gpu_voxelize_points_on_faces) {
-    const float sizes[] = {0.05f, 0.1f, 0.3f, 1.0f, 1.0f / 3.0f};
-    for (float size : sizes) {
-        rows_of r;
-        r.in = {};
-        r.in.columns = 3;
-        for (int i = -400; i <= 400; ++i) {
-            float face = (float)i * size;
-            for (float p : {face, nextafterf(face, -1e9f), nextafterf(face, 1e9f)}) {
-                r.points.insert(r.points.end(), {p, -p, p + 0.25f});
+        for (int batches : {1, 3}) {
+            voxel_case c = voxel_case_random<W>(&r, {true, true, batches, 100}, rows, rows);
+            const std::vector<float> values = values_random(&r, (int64_t)rows * c.in.columns);
+            for (int32_t cap : {0, 1, 100, 5000, rows}) {
+                c.in.max_voxels = cap;
+                c.count = turn % 3 ? rows : random_int(&r, 0, rows);
+                c.capacity = turn % 4 ? (int32_t)min_of(rows, 50000) : rows / 3 + 1;
+                const device_run<W> d = device_run_make<W>(&c);
+                const voxels<W> host = check_run(&c, &d);
+                for (voxel_feature kind :
+                     {voxel_feature_mean, voxel_feature_first, voxel_feature_max}) {
+                    voxel_features_args<W> args = {};
+                    args.kind = kind;
+                    args.max_points = kind == voxel_feature_first ? 0 : 2;
+                    args.append = voxel_append_centre | voxel_append_mean;
+                    args.columns = args.channels = c.in.columns;
+                    args.type = types[turn % 4];
+                    check_features(c, host, &d, values.data(), args);
+                }
+                ++turn;
+                guarded_finish();
             }
         }
-        r.count = r.in.rows = (int32_t)(r.points.size() / 3);
-        for (int a = 0; a < 3; ++a) {
-            r.in.size[a] = size;
-            r.in.origin[a] = a == 2 ? 0.25f : 0.0f;
-        }
-        word_layout layout;
-        REQUIRE(layout_make<uint64_t>(
-            need_make(triple_make(-500, -500, -500), triple_make(500, 500, 500), 1), &layout));
-        snprintf(label, sizeof label, "size %g", size);
-        outcome<uint64_t> o = check_both<uint64_t>(&layout, &r, r.in.rows);
-        CHECK_OK(device_status_read(&o.trouble));
-        CHECK(o.count > 800);
     }
 }
 
-template <typename W>
-void check_duplicates() {
-    triple lo = triple_make(-2, -2, -2), hi = triple_make(30, 30, 30);
-    word_layout layout;
-    REQUIRE(layout_make<W>(need_make(lo, hi, 3), &layout));
-    for_sizes([&](int n) {
-        if (n == 0) {
-            return;
-        }
-        // One voxel, all rows in their order.
-        snprintf(label, sizeof label, "%d times the same", n);
-        rows_of same_row = rows_coords(std::vector<voxel>((size_t)n, voxel{2, -1, 30, 0}));
-        outcome<W> o = check_both<W>(&layout, &same_row, 1);
-        CHECK_EQUAL(o.count, 1);
-        CHECK_OK(device_status_read(&o.trouble)); // merging is what was asked for
-        CHECK(o.order.size() == (size_t)n && o.order.back() == n - 1);
-        same_row.in.duplicates = duplicates_report;
-        o = check_both<W>(&layout, &same_row, 1);
-        CHECK_EQUAL(device_status_read(&o.trouble).code, n > 1 ? status_duplicate : status_ok);
-        CHECK_EQUAL(device_status_read(&o.trouble).detail, n > 1 ? 1 : 0);
-
-        // All different but two, far apart: the later one is reported.
-        std::vector<voxel> voxels;
-        for (int i = 0; i < n && i < 20000; ++i) {
-            voxels.push_back({i % 3, i / 3 % 31, i / 93 % 31, i / 2883});
-        }
-        snprintf(label, sizeof label, "two of %zu the same", voxels.size());
-        rows_of distinct = rows_coords(voxels);
-        distinct.in.duplicates = duplicates_report;
-        o = check_both<W>(&layout, &distinct, distinct.in.rows);
-        CHECK_OK(device_status_read(&o.trouble));
-        if (voxels.size() > 1) {
-            voxels.back() = voxels[0];
-            rows_of twice = rows_coords(voxels);
-            twice.in.duplicates = duplicates_report;
-            o = check_both<W>(&layout, &twice, twice.in.rows);
-            CHECK_EQUAL(device_status_read(&o.trouble).code, status_duplicate);
-            CHECK_EQUAL(device_status_read(&o.trouble).detail, (int64_t)voxels.size() - 1);
-        }
-    });
+DEVICE_TEST(gpu_voxelize_every_case_32) {
+    voxel_cases<uint32_t>(1 << 30, check_case<uint32_t>);
 }
 
-DEVICE_TEST(gpu_voxelize_duplicates) {
-    check_duplicates<uint32_t>();
-    check_duplicates<uint64_t>();
+DEVICE_TEST(gpu_voxelize_every_case_64) {
+    voxel_cases<uint64_t>(1 << 30, check_case<uint64_t>);
 }
 
-template <typename W>
-void check_capacity() {
-    triple lo = triple_make(0, 0, 0), hi = triple_make(60, 60, 60);
-    word_layout layout;
-    REQUIRE(layout_make<W>(need_make(lo, hi, 1), &layout));
-    random_state random = random_make(9);
-    for_sizes([&](int n) {
-        rows_of r = rows_random(&random, lo, hi, 1, n, n > 0 ? n : 1, false);
-        int32_t voxels = voxelize_on_host<W>(&layout, &r, r.in.rows).count;
-        for (int32_t capacity : {voxels, voxels - 1, voxels - 2, voxels / 2, 1}) {
-            if (capacity < 1) {
-                continue;
-            }
-            snprintf(label, sizeof label, "%d voxels, capacity %d", voxels, capacity);
-            outcome<W> o = check_both<W>(&layout, &r, capacity);
-            CHECK_EQUAL(o.count, capacity < voxels ? capacity : voxels);
-            status s = device_status_read(&o.trouble);
-            CHECK_EQUAL(s.code, capacity < voxels ? status_capacity : status_ok);
-            CHECK_EQUAL(s.detail, capacity < voxels ? voxels : 0);
+DEVICE_TEST(gpu_voxel_limits_32) {
+    check_limits<uint32_t>();
+}
+
+DEVICE_TEST(gpu_voxel_limits_64) {
+    check_limits<uint64_t>();
+}
+
+DEVICE_TEST(gpu_voxel_limits_nothing_inside) {
+    random_state r = random_make(5);
+    voxel_case c = voxel_case_random<uint32_t>(&r, {true, true, 1, 0}, 1000, 1000);
+    std::fill(c.points.begin(), c.points.end(), 1e9f);
+    c.capacity = 10;
+    for (int32_t cap : {0, 7}) {
+        for (int32_t count : {1000, 0}) {
+            c.in.max_voxels = cap;
+            c.count = count;
+            check_case<uint32_t>(&c);
         }
-    });
-}
-
-DEVICE_TEST(gpu_voxelize_full_capacity_and_one_more) {
-    check_capacity<uint32_t>();
-    check_capacity<uint64_t>();
-}
-
-// More rows announced than there is room for: the room counts, and the status word says so.
-DEVICE_TEST(gpu_voxelize_count_beyond_rows) {
-    random_state random = random_make(11);
-    triple lo = triple_make(0, 0, 0), hi = triple_make(20, 20, 20);
-    word_layout layout;
-    REQUIRE(layout_make<uint32_t>(need_make(lo, hi, 1), &layout));
-    for (int32_t rows : {1, 256, 700}) {
-        rows_of r = rows_random(&random, lo, hi, 1, rows, rows, rows == 256);
-        outcome<uint32_t> exact = voxelize_on_host<uint32_t>(&layout, &r, rows);
-        r.count = rows + 1000;
-        exact.trouble.flags |= device_flag_capacity;
-        exact.trouble.needed = (uint32_t)r.count;
-        outcome<uint32_t> o = check_both<uint32_t>(&layout, &r, rows);
-        CHECK_EQUAL(difference(o, exact), "");
     }
 }
 
 // The status word keeps what it has, the first row of each kind of trouble, until it is cleared.
 DEVICE_TEST(gpu_device_status_accumulates) {
-    triple lo = triple_make(0, 0, 0), hi = triple_make(20, 20, 20);
-    word_layout layout;
-    REQUIRE(layout_make<uint32_t>(need_make(lo, hi, 1), &layout));
-    random_state random = random_make(12);
-    rows_of r = rows_random(&random, lo, hi, 1, 100, 100, false);
-    device_run<uint32_t> d = device_run_make<uint32_t>(&r, 100);
-    r.coords[(size_t)(70 * r.in.columns)] = -1000;
-    device_copy_in((int32_t *)d.in.coords, r.coords.data(), (int64_t)r.coords.size());
-    CHECK_OK(device_run_start(&layout, &d));
-    device_status trouble = device_value(d.trouble);
-    CHECK_EQUAL(device_status_read(&trouble).detail, 70);
-
-    r.coords[(size_t)(30 * r.in.columns)] = -1000; // an earlier one
-    device_copy_in((int32_t *)d.in.coords, r.coords.data(), (int64_t)r.coords.size());
-    CHECK_OK(device_run_start(&layout, &d));
-    trouble = device_value(d.trouble);
-    CHECK_EQUAL(device_status_read(&trouble).detail, 30);
-
-    r.coords[(size_t)(30 * r.in.columns)] = r.coords[(size_t)(70 * r.in.columns)] = 0;
-    device_copy_in((int32_t *)d.in.coords, r.coords.data(), (int64_t)r.coords.size());
-    CHECK_OK(device_run_start(&layout, &d));
-    trouble = device_value(d.trouble); // nothing new, nothing lost
-    CHECK_EQUAL(device_status_read(&trouble).detail, 30);
-
+    random_state r = random_make(12);
+    voxel_case c = voxel_case_random<uint32_t>(&r, {false, false, 1, 0}, 100, 100);
+    const device_run<uint32_t> d = device_run_make<uint32_t>(&c);
+    const size_t at[] = {(size_t)(70 * c.in.columns), (size_t)(30 * c.in.columns)};
+    const std::vector<int32_t> good = c.coords;
+    const auto told = [&] { // by another run
+        device_copy_in((int32_t *)d.in.coords, c.coords.data(), (int64_t)c.coords.size());
+        CHECK_OK(device_run_start(&d, stream_get()));
+        const device_status trouble = device_value(d.trouble);
+        return device_status_read(&trouble);
+    };
+    c.coords[at[0]] = -1000;
+    CHECK_EQUAL(told().detail, 70);
+    c.coords[at[1]] = -1000; // an earlier one
+    CHECK_EQUAL(told().detail, 30);
+    c.coords = good;
+    CHECK_EQUAL(told().detail, 30); // nothing new, nothing lost
     CHECK_OK(device_status_clear(d.trouble, stream_get()));
-    trouble = device_value(d.trouble);
-    const device_status nothing = {};
+    const device_status trouble = device_value(d.trouble), nothing = {};
     CHECK_EQUAL(memcmp(&trouble, &nothing, sizeof nothing), 0);
-    CHECK_OK(device_run_start(&layout, &d));
-    trouble = device_value(d.trouble);
-    CHECK_OK(device_status_read(&trouble));
+    CHECK(!(device_value(d.trouble).flags & device_flag_range) &&
+          told().code != status_out_of_range);
     CHECK_STATUS(device_status_clear(nullptr, stream_get()), status_null_pointer);
 }
 
 DEVICE_TEST(gpu_voxelize_refuses) {
-    random_state random = random_make(13);
-    triple lo = triple_make(0, 0, 0), hi = triple_make(20, 20, 20);
-    word_layout layout, wide;
-    REQUIRE(layout_make<uint32_t>(need_make(lo, hi, 1), &layout));
-    wide = word_widen(layout);
-    rows_of r = rows_random(&random, lo, hi, 1, 100, 100, true);
-    const device_run<uint32_t> d = device_run_make<uint32_t>(&r, 100);
-    const voxelize_args<uint32_t> good = {&layout, &d.in, d.set, d.rows, d.trouble};
+    random_state r = random_make(13);
+    voxel_case c = voxel_case_random<uint32_t>(&r, {true, false, 1, 0}, 100, 100);
+    const word_layout wide = word_widen(c.layout);
+    const device_run<uint32_t> d = device_run_make<uint32_t>(&c);
+    const voxelize_args<uint32_t> good = {&c.layout, &d.in, d.set, d.rows, d.trouble};
     const size_t n = d.scratch_bytes;
     auto start = [&](const voxelize_args<uint32_t> &args, char *scratch, size_t bytes) {
         return voxelize(&args, scratch, bytes, stream_get());
@@ -642,12 +266,128 @@ DEVICE_TEST(gpu_voxelize_refuses) {
     CHECK(device_untouched(d.scratch, 0, (int64_t)n));
 }
 
-// ---- real scans
-// ----------------------------------------------------------------------------------
-
-bool data_present() {
-    return !reference_file("kitti00_000000_5cm.vox32").empty();
+DEVICE_TEST(gpu_voxel_limits_refuses) {
+    random_state r = random_make(6);
+    voxel_case c = voxel_case_random<uint64_t>(&r, {true, true, 5000, 0}, 100, 100);
+    c.in.max_voxels = 10;
+    const device_run<uint64_t> d = device_run_make<uint64_t>(&c);
+    voxel_input in = d.in;
+    const size_t bytes = d.scratch_bytes;
+    size_t plain = 0;
+    auto start = [&](const voxel_input &input, size_t given) {
+        const voxelize_args<uint64_t> args = {&c.layout, &input, d.set, d.rows, d.trouble};
+        return voxelize<uint64_t, voxel_limits_any>(&args, d.scratch, given, stream_get());
+    };
+    CHECK_STATUS(start(in, bytes), status_unsupported); // too many batch indices
+    CHECK_STATUS(start(in, bytes - 1), status_workspace);
+    const voxelize_args<uint64_t> plain_args = {&c.layout, &in, d.set, d.rows, d.trouble};
+    CHECK_STATUS(voxelize(&plain_args, d.scratch, bytes, stream_get()), status_unsupported);
+    in.max_voxels = -1;
+    CHECK_STATUS(start(in, bytes), status_bad_size);
+    in.max_voxels = 0;
+    CHECK_STATUS(voxelize(&plain_args, d.scratch, bytes, stream_get()),
+                 status_unsupported); // the range
+    in.extent.y = 0;
+    CHECK_STATUS(start(in, bytes), status_bad_size);
+    in.extent = {};
+    REQUIRE_OK(voxelize_workspace<uint64_t>(&in, 100, &plain));
+    CHECK(plain < bytes); // without a cap there is no scratch for it
+    CHECK(device_untouched(d.set.words, 0, 100));
 }
+
+// ---- crowded voxels -----------------------------------------------------------------------------
+
+// How the rows of a frame are spread over voxels.
+enum crowd_kind { crowd_even, crowd_one_voxel, crowd_half, crowd_some, crowd_kinds };
+
+enum { crowd_rows = 236511, crowd_columns = 7, crowd_channels = 4, crowd_runs = 30 };
+
+// Coordinates in a grid of detectors. crowd_even: two rows a voxel, about, as in a scan of ten
+// sweeps; crowd_some: a quarter of the rows in 60 voxels side by side.
+std::vector<int32_t> crowd_coords(random_state *r, crowd_kind kind, int32_t rows) {
+    std::vector<int32_t> coords;
+    for (int32_t i = 0; i < rows; ++i) {
+        const bool crowded = kind == crowd_one_voxel ||
+                             (kind == crowd_half && random_int(r, 0, 1)) ||
+                             (kind == crowd_some && random_int(r, 0, 3) == 0);
+        const int spread = kind == crowd_some ? random_int(r, 0, 59) : 0;
+        const int cell = random_int(r, 0, 119999);
+        coords.push_back(crowded ? 700 : cell / 100 * 37 % 1440);
+        coords.push_back(crowded ? 713 + spread / 10 : 2 * (cell % 100) + cell / 100 % 1200);
+        coords.push_back(crowded ? 20 + spread % 10 : cell % 40);
+    }
+    return coords;
+}
+
+// Microseconds of a step in a graph, the least of some runs.
+template <typename F>
+float crowd_time(const F &step) {
+    cudaGraphExec_t graph = stream_capture([&](cudaStream_t stream) { CHECK_OK(step(stream)); });
+    cudaEvent_t begin, end;
+    CUDA_CHECK(cudaEventCreate(&begin));
+    CUDA_CHECK(cudaEventCreate(&end));
+    float least = 1e9f;
+    for (int i = 0; i < crowd_runs; ++i) {
+        float ms = 0;
+        CUDA_CHECK(cudaEventRecord(begin, stream_get()));
+        CUDA_CHECK(cudaGraphLaunch(graph, stream_get()));
+        CUDA_CHECK(cudaEventRecord(end, stream_get()));
+        CUDA_CHECK(cudaEventSynchronize(end));
+        CUDA_CHECK(cudaEventElapsedTime(&ms, begin, end));
+        least = ms < least ? ms : least;
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(graph));
+    CUDA_CHECK(cudaEventDestroy(begin));
+    CUDA_CHECK(cudaEventDestroy(end));
+    return 1000 * least;
+}
+
+// Bit for bit the host's. Returns the times of the two steps.
+void crowd_check(random_state *r, crowd_kind kind, int32_t count, float *us) {
+    voxel_case c = {};
+    c.layout = reference_layout<uint32_t>({0, 0, 0}, {1439, 1439, 40}, 1, {1, 1, 1}, {1, 1, 1});
+    c.coords = crowd_coords(r, kind, count);
+    c.count = c.capacity = c.in.rows = count;
+    c.in.columns = 3;
+    const device_run<uint32_t> d = device_run_make<uint32_t>(&c);
+    const voxels<uint32_t> host = check_run(&c, &d);
+    us[0] = crowd_time([&](cudaStream_t stream) { return device_run_start(&d, stream); });
+    const std::vector<float> values = values_random(r, (int64_t)count * crowd_columns);
+    for (voxel_feature feature : {voxel_feature_max, voxel_feature_mean}) {
+        voxel_features_args<uint32_t> args = {};
+        args.kind = feature;
+        args.columns = crowd_columns;
+        args.channels = crowd_channels;
+        args.type = numeric_f16;
+        check_features(c, host, &d, values.data(), args);
+        args.values = device_upload(values.data(), (int64_t)count * crowd_columns);
+        args.rows = d.rows;
+        args.set = d.set;
+        args.features = device_new<__half>((int64_t)count * crowd_channels);
+        us[1] = crowd_time([&](cudaStream_t stream) { return voxel_features(&args, stream); });
+    }
+    guarded_finish();
+}
+
+// However the rows are spread over the voxels, the results are the host's and the time is bounded.
+// The bounds are wide: other work may run on the device.
+DEVICE_TEST(gpu_voxel_crowded) {
+    random_state random = random_make(77);
+    float us[crowd_kinds][2];
+    for (int kind = 0; kind < crowd_kinds; ++kind) {
+        crowd_check(&random, (crowd_kind)kind, test_quick() ? 9001 : (int)crowd_rows, us[kind]);
+    }
+    for (int kind = 1; kind < crowd_kinds; ++kind) {
+        printf("gpu_voxel_crowded: voxelize %.1f us, features %.1f us (even: %.1f, %.1f)\n",
+               (double)us[kind][0], (double)us[kind][1], (double)us[0][0], (double)us[0][1]);
+        if (!test_quick()) { // under a sanitizer no time means anything
+            CHECK(us[kind][0] < 4 * us[0][0] + 20);
+            CHECK(us[kind][0] + us[kind][1] < 8 * (us[0][0] + us[0][1]));
+        }
+    }
+}
+
+// ---- real scans ---------------------------------------------------------------------------------
 
 template <typename T>
 std::vector<T> file_as(const char *name) {
@@ -672,35 +412,35 @@ void bounds_of(const std::vector<T> &values, int columns, T lo[3], T hi[3]) {
     }
 }
 
-// The scan as rows, and what a layout for it needs. A size of 0: the file holds voxels.
-void rows_read(const char *name, int columns, float size, rows_of *r, word_need *need) {
-    r->in = {};
-    r->in.columns = columns;
-    *need = need_make({}, {}, 1);
-    need->stride = need->reach = triple_make(16, 16, 16); // K = 3 at stride 16
+// The scan as rows. A size of 0: the file holds voxels. Returns what a layout for it needs.
+word_need scan_read(const char *name, int columns, float size, voxel_case *c) {
+    *c = {};
+    snprintf(c->label, sizeof c->label, "%s", name);
+    word_need need = word_need_of({}, {}, 1, {16, 16, 16}, {16, 16, 16}); // K = 3 at stride 16
+    c->in.columns = columns;
     if (size > 0) {
-        r->points = file_as<float>(name);
-        for (float &s : r->in.size) {
-            s = size;
-        }
+        c->points = file_as<float>(name);
+        std::fill(c->in.size, c->in.size + 3, size);
         float lo[3], hi[3];
-        bounds_of(r->points, columns, lo, hi);
-        CHECK_OK(voxel_bounds(lo, hi, r->in.size, r->in.origin, need));
+        bounds_of(c->points, columns, lo, hi);
+        CHECK_OK(voxel_bounds(lo, hi, c->in.size, c->in.origin, &need));
     } else {
-        r->coords = file_as<int32_t>(name);
-        r->in.duplicates = duplicates_report;
+        c->coords = file_as<int32_t>(name);
+        c->in.duplicates = duplicates_report;
         int32_t lo[3], hi[3];
-        bounds_of(r->coords, columns, lo, hi);
-        need->lo = triple_make(lo[0], lo[1], lo[2]);
-        need->hi = triple_make(hi[0], hi[1], hi[2]);
+        bounds_of(c->coords, columns, lo, hi);
+        need.lo = triple_make(lo[0], lo[1], lo[2]);
+        need.hi = triple_make(hi[0], hi[1], hi[2]);
     }
-    r->count = r->in.rows = (int32_t)((r->points.size() + r->coords.size()) / (size_t)columns);
+    c->count = c->in.rows = (int32_t)((c->points.size() + c->coords.size()) / (size_t)columns);
+    c->capacity = c->in.rows;
+    CHECK_OK(word_fit(&need, &c->layout));
+    return need;
 }
 
 DEVICE_TEST(gpu_voxelize_real_scans) {
-    if (!data_present()) {
-        SKIP("no data/");
-    }
+    NEED_SCANS("kitti00_000000.bin", "kitti00_000000_5cm.vox32", "lone_star_5cm.vox32",
+               "pcl_room_scan1.xyz32", "pcl_room_scan1_2cm.vox32", "nuscenes_n015.pcd.bin");
     struct {
         const char *name;
         int columns;
@@ -715,134 +455,95 @@ DEVICE_TEST(gpu_voxelize_real_scans) {
         if (test_quick() && &s != scans) {
             break;
         }
-        rows_of r;
-        word_need need;
-        word_layout narrow, wide;
-        rows_read(s.name, s.columns, s.size, &r, &need);
-        REQUIRE(r.count > 0);
-        REQUIRE(layout_make<uint64_t>(need, &wide));
-        snprintf(label, sizeof label, "%s", s.name);
-        outcome<uint64_t> w = check_both<uint64_t>(&wide, &r, r.in.rows);
-        CHECK_OK(device_status_read(&w.trouble));
-        CHECK_EQUAL(w.count, s.voxels ? s.voxels : w.count);
-        bool fits = layout_make<uint32_t>(need, &narrow);
+        voxel_case c;
+        scan_read(s.name, s.columns, s.size, &c);
+        REQUIRE(c.count > 0);
+        const bool fits = c.layout.bits == 32;
         CHECK(fits || !strstr(s.name, "5cm")); // the targets are words of 32 bits
         if (fits) {
-            CHECK_EQUAL(check_both<uint32_t>(&narrow, &r, r.in.rows).count, w.count);
+            const device_run<uint32_t> d = device_run_make<uint32_t>(&c);
+            const int32_t count = *check_run(&c, &d).set.count;
+            CHECK_EQUAL(count, s.voxels ? s.voxels : count);
+            guarded_finish();
         }
+        c.layout = word_widen(c.layout);
+        const device_run<uint64_t> d = device_run_make<uint64_t>(&c);
+        const voxels<uint64_t> wide = check_run(&c, &d);
+        CHECK_OK(device_status_read(&wide.trouble));
+        CHECK_EQUAL(*wide.set.count, s.voxels ? s.voxels : *wide.set.count);
+        guarded_finish();
     }
 }
 
-// ---- features
-// ------------------------------------------------------------------------------------
+// ---- features -----------------------------------------------------------------------------------
 
-// Features of voxelised rows on both sides, bit for bit; nothing is written beyond the voxels.
-// args: kind, columns, channels and type.
-void check_features(const outcome<uint64_t> &o, int32_t rows_capacity, int32_t capacity,
-                    const std::vector<float> &values, voxel_features_args<uint64_t> args) {
-    outcome<uint64_t> host = o; // not const
-    const int64_t pitch = (int64_t)args.channels * numeric_size(args.type);
-    const int64_t used = o.count * pitch, total = capacity * pitch;
-    std::vector<char> wanted((size_t)used + 1);
-    args.values = values.data();
-    args.rows = {nullptr, host.order.data(), host.begin.data()};
-    args.set = {nullptr, &host.count, capacity};
-    args.features = wanted.data();
-    if (o.count > 0) { // an empty vector has no pointer to give
-        CHECK_OK(voxel_features_host(&args));
-    }
-    std::vector<int32_t> order = o.order, begin = o.begin;
-    order.resize((size_t)rows_capacity, 0);
-    begin.resize((size_t)capacity + 1, INT32_MAX); // beyond the voxels: a trap
-    args.values = device_upload(values.data(), (int64_t)values.size());
-    args.rows = {nullptr, device_upload(order.data(), rows_capacity),
-                 device_upload(begin.data(), capacity + 1)};
-    args.set.count = device_upload(&o.count, 1);
-    char *features = device_new<char>(total);
-    args.features = features;
-    CHECK_OK(voxel_features(&args, stream_get()));
-    std::vector<char> got = fetched(features, used);
-    CHECK(used == 0 || memcmp(got.data(), wanted.data(), (size_t)used) == 0);
-    CHECK(device_untouched(features, used, total));
-}
-
+// Voxels of few rows and of many, in sets that are too small, too.
 DEVICE_TEST(gpu_voxel_features_match) {
-    random_state random = random_make(21);
-    triple lo = triple_make(-5, -5, -5), hi = triple_make(5, 5, 5);
-    word_layout layout;
-    REQUIRE(layout_make<uint64_t>(need_make(lo, hi, 2), &layout));
+    random_state r = random_make(21);
     const int channels_of[] = {1, 2, 3, 4, 5, 8, 31, 64, 65};
     int turn = 0;
-    for_sizes([&](int n) {
-        for (numeric type : {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16}) {
+    for (int32_t n : {0, 1, 7, 31, 33, 64, 129, 255, 513, 1025, 2048, 4097, 10007, 65537}) {
+        if (test_quick() && n > 2000) {
+            break;
+        }
+        for (numeric type : types) {
             for (voxel_feature kind : {voxel_feature_mean, voxel_feature_first}) {
-                int32_t rows = n > 0 ? n : 1;
-                rows_of r = rows_random(&random, lo, hi, 2, n, rows, false);
-                // A set that was clamped has features too.
-                int32_t capacity = turn % 3 == 2 ? rows / 2 + 1 : rows;
-                outcome<uint64_t> o = voxelize_on_host<uint64_t>(&layout, &r, capacity);
+                voxel_case c = voxel_case_random<uint64_t>(&r, {false, false, 2, 0}, n ? n : 1, n);
+                c.capacity = turn % 3 == 2 ? c.in.rows / 2 + 1 : c.in.rows;
+                const device_run<uint64_t> d = device_run_make<uint64_t>(&c);
                 voxel_features_args<uint64_t> args = {};
                 args.kind = kind;
                 args.channels = n > 5000 ? 3 : channels_of[turn++ % 9];
                 args.columns = args.channels + turn % 4;
                 args.type = type;
-                std::vector<float> values((size_t)rows * (size_t)args.columns);
-                for (float &v : values) {
-                    v = 100.0f * random_float(&random);
-                }
-                check_features(o, rows, capacity, values, args);
+                check_features(c, check_run(&c, &d), &d,
+                               values_random(&r, (int64_t)c.in.rows * args.columns).data(), args);
+                guarded_finish();
             }
         }
-    });
+    }
 }
 
-// One voxel with very many rows, whose sum must come in the documented order all the same.
+// One voxel with very many rows, whose sum must come in the documented order all the same; and the
+// points of a scan.
 DEVICE_TEST(gpu_voxel_features_of_one_crowded_voxel) {
-    random_state random = random_make(22);
-    word_layout layout;
-    REQUIRE(layout_make<uint64_t>(need_make({0, 0, 0}, {9, 9, 9}, 1), &layout));
-    int n = test_quick() ? 300 : 20000;
-    std::vector<voxel> voxels((size_t)n, voxel{0, 3, 3, 3});
-    voxels[(size_t)n / 2].x = 4;
-    rows_of r = rows_coords(voxels);
-    outcome<uint64_t> o = voxelize_on_host<uint64_t>(&layout, &r, n);
-    CHECK_EQUAL(o.count, 2);
-    std::vector<float> values((size_t)n * 4);
-    for (float &v : values) {
-        v = random_float(&random) * (float)(1 << random_int(&random, 0, 12)); // order matters
-    }
-    voxel_features_args<uint64_t> args = {};
-    args.columns = 4;
+    random_state r = random_make(22);
+    std::vector<voxel> rows(test_quick() ? 300 : 20000, voxel{0, 3, 3, 3});
+    rows[rows.size() / 2].x = 4;
+    voxel_case c = voxel_case_of(
+        reference_layout<uint64_t>({0, 0, 0}, {9, 9, 9}, 1, {2, 2, 2}, {1, 1, 1}), rows);
+    const device_run<uint64_t> d = device_run_make<uint64_t>(&c);
+    const voxels<uint64_t> host = check_run(&c, &d);
+    CHECK_EQUAL(*host.set.count, 2);
+    const std::vector<float> values = values_random(&r, (int64_t)c.in.rows * 4);
     for (voxel_feature kind : {voxel_feature_mean, voxel_feature_first}) {
-        args.kind = kind;
-        args.channels = 4;
-        args.type = numeric_f32;
-        check_features(o, n, n, values, args);
-        args.channels = 3;
-        args.type = numeric_f16;
-        check_features(o, n, n, values, args);
+        for (int channels : {4, 3}) {
+            voxel_features_args<uint64_t> args = {};
+            args.kind = kind;
+            args.columns = 4;
+            args.channels = channels;
+            args.type = channels == 4 ? numeric_f32 : numeric_f16;
+            check_features(c, host, &d, values.data(), args);
+        }
     }
 }
 
 DEVICE_TEST(gpu_voxel_features_of_a_real_scan) {
-    if (!data_present()) {
-        SKIP("no data/");
+    NEED_SCANS("kitti00_000000.bin");
+    voxel_case c;
+    scan_read("kitti00_000000.bin", 4, 0.05f, &c);
+    c.layout = word_widen(c.layout);
+    const device_run<uint64_t> d = device_run_make<uint64_t>(&c);
+    const voxels<uint64_t> host = check_run(&c, &d);
+    for (voxel_feature kind : {voxel_feature_mean, voxel_feature_first}) {
+        for (numeric type : {numeric_f32, numeric_f16, numeric_bf16}) {
+            voxel_features_args<uint64_t> args = {};
+            args.kind = kind;
+            args.columns = args.channels = 4;
+            args.type = type;
+            check_features(c, host, &d, c.points.data(), args);
+        }
     }
-    rows_of r;
-    word_need need;
-    word_layout layout;
-    rows_read("kitti00_000000.bin", 4, 0.05f, &r, &need);
-    REQUIRE(layout_make<uint64_t>(need, &layout));
-    outcome<uint64_t> o = voxelize_on_host<uint64_t>(&layout, &r, r.in.rows);
-    voxel_features_args<uint64_t> args = {};
-    args.columns = args.channels = 4;
-    for (numeric type : {numeric_f32, numeric_f16, numeric_bf16}) {
-        args.type = type;
-        check_features(o, r.in.rows, r.in.rows, r.points, args);
-    }
-    args.kind = voxel_feature_first;
-    args.type = numeric_f32;
-    check_features(o, r.in.rows, r.in.rows, r.points, args);
 }
 
 DEVICE_TEST(gpu_voxel_features_refuses) {
@@ -866,22 +567,6 @@ DEVICE_TEST(gpu_voxel_features_refuses) {
         CHECK_EQUAL(s.subject, name);                                                              \
     } while (0)
     REFUSED(status_null_pointer, "values", a.values = nullptr);
-    REFUSED(status_null_pointer, "set.count", a.set.count = nullptr);
-    REFUSED(status_null_pointer, "features", a.features = nullptr);
-    REFUSED(status_null_pointer, "rows.order", a.rows.order = nullptr);
-    REFUSED(status_null_pointer, "rows.begin", a.rows.begin = nullptr);
-    REFUSED(status_alignment, "values", a.values = misaligned(good.values));
-    REFUSED(status_alignment, "set.count", a.set.count = misaligned(good.set.count));
-    REFUSED(status_alignment, "rows.order", a.rows.order = misaligned(rows));
-    REFUSED(status_alignment, "rows.begin", a.rows.begin = misaligned(rows));
-    for (numeric type : {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16}) {
-        REFUSED(status_alignment, "features", (a.type = type, a.features = misaligned(out)));
-        CHECK_EQUAL(voxel_features(&a, stream_get()).detail, numeric_size(type));
-    }
-    REFUSED(status_bad_size, "channels", a.channels = 0);
-    REFUSED(status_bad_size, "channels", a.channels = -1);
-    REFUSED(status_bad_size, "columns", a.columns = 2);
-    REFUSED(status_bad_size, "set.capacity", a.set.capacity = 0);
     REFUSED(status_unsupported, "type", a.type = (numeric)17);
 #undef REFUSED
     CHECK_STATUS(voxel_features<numeric_f16>(&good, stream_get()),
@@ -889,44 +574,29 @@ DEVICE_TEST(gpu_voxel_features_refuses) {
     CHECK(device_untouched(out, 0, 12));
 }
 
-// ---- the test, tested
-// ----------------------------------------------------------------------------
+// ---- the test, tested ---------------------------------------------------------------------------
 
 DEVICE_TEST(gpu_voxel_planted_errors_are_found) {
-    random_state random = random_make(31);
-    triple lo = triple_make(0, 0, 0), hi = triple_make(9, 9, 9);
-    word_layout layout;
-    REQUIRE(layout_make<uint32_t>(need_make(lo, hi, 1), &layout));
-    rows_of r = rows_random(&random, lo, hi, 1, 500, 500, false);
-    const outcome<uint32_t> wanted = voxelize_on_host<uint32_t>(&layout, &r, 500);
-    device_run<uint32_t> d = device_run_make<uint32_t>(&r, 500);
-    REQUIRE_OK(device_run_start(&layout, &d));
-    const outcome<uint32_t> got = device_run_fetch(&d);
-    CHECK_EQUAL(difference(got, wanted), "");
-    outcome<uint32_t> bad = got;
-    bad.words[17] += 1;
-    CHECK(strstr(difference(bad, wanted), "set.words[17]"));
-    bad = got;
-    bad.words.back() = 0; // beyond the count: must be "no voxel"
-    CHECK(strstr(difference(bad, wanted), "set.words[499]"));
-    bad = got;
-    bad.voxel[499] -= 1;
-    CHECK(strstr(difference(bad, wanted), "rows.voxel[499]"));
-    bad = got;
-    std::swap(bad.order[0], bad.order[1]);
-    CHECK(strstr(difference(bad, wanted), "rows.order[0]"));
-    bad = got;
-    bad.begin.back() += 1;
-    CHECK(strstr(difference(bad, wanted), "rows.begin"));
-    bad = got;
-    bad.count -= 1;
-    CHECK(strstr(difference(bad, wanted), "set.count"));
-    bad = got;
-    bad.trouble.needed = 1;
-    CHECK(strstr(difference(bad, wanted), "trouble"));
-    // An input that lost a row gives another result.
-    r.coords[(size_t)(250 * r.in.columns)] += r.coords[(size_t)(250 * r.in.columns)] < 9 ? 1 : -1;
-    CHECK(difference(got, voxelize_on_host<uint32_t>(&layout, &r, 500))[0] != 0);
+    random_state r = random_make(31);
+    voxel_case c = voxel_case_random<uint32_t>(&r, {false, false, 1, 0}, 500, 500);
+    const device_run<uint32_t> d = device_run_make<uint32_t>(&c);
+    const voxels<uint32_t> wanted = check_run(&c, &d);
+    const int32_t count = *wanted.set.count;
+    const auto finds = [&](const char *what, auto plant) {
+        voxels<uint32_t> bad = device_run_fetch(&d, c);
+        plant(&bad);
+        CHECK(strstr(voxels_difference(bad, wanted, c), what) != nullptr);
+    };
+    typedef voxels<uint32_t> *got;
+    finds("set.words[17]", [](got v) { v->set.words[17] += 1; });
+    finds("set.words[499]", [](got v) { v->set.words[499] = 0; }); // must be "no voxel"
+    finds("rows.voxel[499]", [](got v) { v->rows.voxel[499] -= 1; });
+    finds("rows.order[0]", [](got v) { std::swap(v->rows.order[0], v->rows.order[1]); });
+    finds("rows.begin", [=](got v) { v->rows.begin[count] += 1; });
+    finds("set.count", [](got v) { *v->set.count -= 1; });
+    finds("trouble", [](got v) { v->trouble.needed = 1; });
+    c.coords[(size_t)(250 * c.in.columns)] += 1000; // an input that lost a row
+    CHECK(voxels_difference(device_run_fetch(&d, c), voxels_on_host<uint32_t>(&c), c)[0] != 0);
 }
 
 } // namespace
