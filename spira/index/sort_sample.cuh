@@ -65,28 +65,23 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
     const int first = samples * part / sort_parts, mine = samples * group / sort_groups;
     const int others = samples * (part + 1) / sort_parts - first;
     const int all = others + samples * (group + 1) / sort_groups - mine;
-    const int rounds = ((int)sort_block_samples + sort_threads - 1) / sort_threads;
-    W load[rounds];
-    sort_loading<source, rounds> loading = {};
+    static_assert(sort_block_samples <= sort_threads, "sort: samples of a thread block");
+    W load[1];
+    sort_loading<source, 1> loading = {};
     const int clear = (int)blockIdx.x * sort_threads + thread;
     if (clear < sort_overflow_words(shape.buckets)) {
         s.overflow.memory[clear] = 0;
     }
-    sort_words_begin(from, shape.rows, loading, [&](int j) {
-        int i = j * sort_threads + thread;
-        return i < all ? sort_sample_row(&shape, i < others ? first + i : mine + i - others)
-                       : shape.rows;
+    const int32_t sample = thread < others ? first + thread : mine + thread - others;
+    sort_words_begin(from, shape.rows, loading, [&](int) {
+        return thread < all ? sort_sample_row(&shape, sample) : shape.rows;
     });
     sort_words_end(from, loading, false, load);
-#pragma unroll
-    for (int j = 0; j < rounds; ++j) {
-        int i = j * sort_threads + thread;
-        if (i < all) {
-            word[i] = load[j];
-        }
-        if (part == 0 && i >= others && i < all) {
-            s.sample[mine + i - others] = load[j];
-        }
+    if (thread < all) {
+        word[thread] = load[0];
+    }
+    if (part == 0 && thread >= others && thread < all) {
+        s.sample[sample] = load[0];
     }
     __syncthreads();
     const int lane = thread % 32, one = min(shape.buckets, 1);
