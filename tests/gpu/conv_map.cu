@@ -224,15 +224,11 @@ DEVICE_TEST(gpu_conv_map_records_counts_above_their_capacity) {
     const triple sizes[] = {{3, 3, 3}, {5, 5, 5}, {2, 2, 2}, {3, 1, 3}, {1, 1, 1}};
     for (triple size : sizes) {
         for (int above = 0; above < 4; ++above) { // bit 0: of the source, bit 1: of the outputs
-            conv_map_request<uint32_t> request = {};
-            request.words = &scene.words;
-            request.kernel = kernel_cube(3, 1);
+            conv_map_request<uint32_t> request = request_make(&scene, kernel_cube(3, 1));
             request.kernel.size = size;
-            request.source = set_upload(scene.fine);
             request.outputs = set_upload(scene.coarse);
             request.source.capacity -= above % 2 * 5;
             request.outputs.capacity -= above / 2 * 7;
-            request.trouble = device_zeros<device_status>(1);
             map_make(request);
             const device_status found = device_value(request.trouble);
             const size_t needed = above % 2 ? scene.fine.size() : above ? scene.coarse.size() : 0;
@@ -254,11 +250,7 @@ DEVICE_TEST(gpu_conv_map_refuses) {
     random_state random = random_make(7);
     const scene<uint32_t> scene = scene_make<uint32_t>(&random, 100);
     typedef conv_map_request<uint32_t> request_type;
-    request_type good = {};
-    good.words = &scene.words;
-    good.kernel = kernel_cube(3, 1);
-    good.source = good.outputs = set_upload(scene.fine);
-    good.trouble = device_zeros<device_status>(1);
+    const request_type good = request_make(&scene, kernel_cube(3, 1));
     size_t bytes = 0;
     CHECK_OK(conv_map_bytes(gpu(), &good, &bytes));
     char *memory = device_new<char>((int64_t)bytes);
@@ -284,17 +276,16 @@ DEVICE_TEST(gpu_conv_map_refuses) {
     r.words = nullptr;
     CHECK_EQUAL(conv_map_build(gpu(), &r, memory, bytes, &map, stream_get()).subject, "words");
     CHECK_EQUAL(conv_map_build(gpu(), &good, nullptr, bytes, &map, stream_get()).subject, "memory");
-    CHECK_STATUS(conv_map_build(nullptr, &good, memory, bytes, &map, stream_get()),
-                 status_null_pointer);
-    CHECK_STATUS(
-        conv_map_build(gpu(), (const request_type *)nullptr, memory, bytes, &map, stream_get()),
-        status_null_pointer);
-    CHECK_STATUS(conv_map_build(gpu(), &good, memory, bytes, nullptr, stream_get()),
-                 status_null_pointer);
-    CHECK_STATUS(conv_map_build(gpu(), &good, nullptr, bytes, &map, stream_get()),
-                 status_null_pointer);
-    CHECK_STATUS(conv_map_build(gpu(), &good, memory + 16, bytes, &map, stream_get()),
-                 status_alignment);
+    const request_type *none = nullptr;
+    auto build = [&](const device_info *device, const request_type *request, char *at,
+                     conv_map *to) {
+        return conv_map_build(device, request, at, bytes, to, stream_get());
+    };
+    CHECK_STATUS(build(nullptr, &good, memory, &map), status_null_pointer);
+    CHECK_STATUS(build(gpu(), none, memory, &map), status_null_pointer);
+    CHECK_STATUS(build(gpu(), &good, memory, nullptr), status_null_pointer);
+    CHECK_STATUS(build(gpu(), &good, nullptr, &map), status_null_pointer);
+    CHECK_STATUS(build(gpu(), &good, memory + 16, &map), status_alignment);
     CHECK(device_untouched(memory, 0, (int64_t)bytes));
 }
 

@@ -1,5 +1,6 @@
 // tests/gpu/map.cu: kernel maps on the GPU equal those of the host loop, entry by entry. On small
-// scenes they also equal a hash table's, which shares no code with the search.
+// scenes they also equal a hash table's, which shares no code with the search. Random scenes and
+// the ends of fields: tests/gpu/forms.cu.
 #include "../../spira/map.cuh"
 #include "../support/device.cuh"
 #include "../support/planes.h"
@@ -167,7 +168,7 @@ int64_t pairs_in(const std::vector<int32_t> &map) {
     return std::count_if(map.begin(), map.end(), [](int32_t source) { return source >= 0; });
 }
 
-// ---- sizes and random scenes --------------------------------------------------------------------
+// ---- sizes and kernels -----------------------------------------------------------------------
 
 template <typename W>
 void check_every_size() {
@@ -254,95 +255,6 @@ void check_every_kernel() {
 DEVICE_TEST(gpu_map_every_kernel) {
     check_every_kernel<uint32_t>();
     check_every_kernel<uint64_t>();
-}
-
-template <typename W>
-void check_random_scenes(int scenes) {
-    for (int seed = 0; seed < scenes; ++seed) {
-        random_state random = random_make((uint64_t)seed * 2 + sizeof(W) / 8);
-        const int strides[] = {1, 1, 2, 3, 4};
-        triple stride =
-            triple_make(strides[random_int(&random, 0, 4)], strides[random_int(&random, 0, 4)],
-                        strides[random_int(&random, 0, 4)]);
-        kernel_shape kernel = reference_random_kernel(&random, 7, 3, stride);
-        kernel.transposed = random_int(&random, 0, 1) != 0;
-        triple lo = triple_make(random_int(&random, -200, 200), random_int(&random, -200, 200),
-                                random_int(&random, -40, 40));
-        triple hi =
-            triple_make(lo.x + random_int(&random, 0, 60), lo.y + random_int(&random, 0, 30),
-                        lo.z + random_int(&random, 0, 30));
-        word_layout layout =
-            reference_layout<W>(lo, hi, random_int(&random, 1, 4), stride, kernel_reach(&kernel));
-        // On the kernel's own lattice, so that taps are found; sometimes the outputs are off it.
-        bool lattice = random_int(&random, 0, 3) != 0;
-        std::vector<W> source =
-            words_random<W>(&random, &layout, lo, hi, random_int(&random, 0, 1500), stride);
-        std::vector<W> outputs =
-            words_random<W>(&random, &layout, lo, hi, random_int(&random, 0, 500),
-                            lattice ? stride : triple_make(1, 1, 1));
-        char what[64];
-        snprintf(what, sizeof what, "%d bits, seed %d", (int)(8 * sizeof(W)), seed);
-        label_kernel(what, kernel);
-        if (random_int(&random, 0, 1)) {
-            check_same(&layout, &kernel, source, random_int(&random, 0, 200));
-        } else {
-            check_words(&layout, &kernel, source, outputs, random_int(&random, 0, 200));
-        }
-    }
-}
-
-DEVICE_TEST(gpu_map_random_scenes) {
-    check_random_scenes<uint32_t>(test_quick() ? 8 : 250);
-    check_random_scenes<uint64_t>(test_quick() ? 8 : 250);
-}
-
-// ---- the ends of the fields ---------------------------------------------------------------------
-
-// Voxels on both sides of every field's ends: a query that borrows from or carries into the
-// neighbouring field finds the voxel at the other end of it.
-template <typename W>
-void check_field_ends(int batches, triple size, triple dilation) {
-    kernel_shape kernel = kernel_make(size, dilation);
-    word_layout layout =
-        reference_layout<W>({0, 0, 0}, {21, 13, 29}, batches, {1, 1, 1}, kernel_reach(&kernel));
-    const triple lo = layout.lo, hi = layout.hi; // widened to all that the fields hold
-    std::vector<voxel> ends;
-    for (int batch = 0; batch < batches; ++batch) {
-        for (int x : {lo.x, lo.x + 1, (lo.x + hi.x) / 2, hi.x - 1, hi.x}) {
-            for (int y : {lo.y, lo.y + 1, (lo.y + hi.y) / 2, hi.y - 1, hi.y}) {
-                for (int z : {lo.z, lo.z + 1, lo.z + 2, hi.z - 2, hi.z - 1, hi.z}) {
-                    ends.push_back({batch, x, y, z});
-                }
-            }
-        }
-    }
-    label_kernel("field ends", kernel);
-    std::vector<W> words = forms_words_of<W>(&layout, ends);
-    check_same(&layout, &kernel, words);
-    // The corners alone have no neighbours but themselves.
-    std::vector<voxel> corners;
-    for (int batch = 0; batch < batches; ++batch) {
-        for (int c = 0; c < 8; ++c) {
-            corners.push_back(
-                {batch, c & 1 ? hi.x : lo.x, c & 2 ? hi.y : lo.y, c & 4 ? hi.z : lo.z});
-        }
-    }
-    label_kernel("corners", kernel);
-    std::vector<int32_t> map = check_same(&layout, &kernel, forms_words_of<W>(&layout, corners));
-    CHECK_EQUAL(pairs_in(map), (int64_t)corners.size());
-}
-
-DEVICE_TEST(gpu_map_field_ends) {
-    const triple one = {1, 1, 1};
-    for (int batches : {1, 2, 4, 7}) {
-        check_field_ends<uint32_t>(batches, {3, 3, 3}, one);
-        check_field_ends<uint32_t>(batches, {5, 5, 5}, one);
-        check_field_ends<uint32_t>(batches, {3, 3, 3}, {2, 2, 2});
-        check_field_ends<uint64_t>(batches, {3, 3, 3}, one);
-        check_field_ends<uint64_t>(batches, {7, 3, 5}, one);
-    }
-    check_field_ends<uint32_t>(1, {15, 1, 15}, one);
-    check_field_ends<uint64_t>(3, {1, 15, 15}, one);
 }
 
 // ---- dense scenes: what a window for sparse scenes cannot hold ----------------------------------
