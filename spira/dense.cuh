@@ -17,15 +17,8 @@ SPIRA_API int64_t dense_task_make(const dense_args<W> *a, dense_task<W> *task) {
     const int64_t cells = (int64_t)extent.x * extent.y, deep = (int64_t)a->channels * extent.z;
     const int out = numeric_size(a->out_type);
     *task = {};
+    task->args = *a;
     task->words = *a->words;
-    task->set = a->set;
-    task->grid = a->grid;
-    task->stride = a->stride;
-    task->batch = a->batch;
-    task->channels = a->channels;
-    task->features = a->features;
-    task->out = a->out;
-    task->trouble = a->trouble;
     task->wide_in = a->channels % dense_channels == 0 && wide_aligned(a->features, 16);
     task->wide_out =
         first ? cells % dense_cells == 0 && wide_aligned(a->out, (size_t)(dense_cells * out))
@@ -41,14 +34,14 @@ SPIRA_API int64_t dense_task_make(const dense_args<W> *a, dense_task<W> *task) {
 }
 
 template <typename W, typename I, typename O>
-SPIRA_API status dense_launch(const device_info *gpu, const dense_args<W> *args,
-                              const dense_task<W> &task, int64_t blocks, cudaStream_t stream) {
-    const bool first = args->order == dense_channels_first;
+SPIRA_API status dense_launch(const device_info *gpu, const dense_task<W> &task, int64_t blocks,
+                              cudaStream_t stream) {
+    const bool first = task.args.order == dense_channels_first;
     const auto kernel = first ? dense_first_kernel<W, I, O> : dense_last_kernel<W, I, O>;
-    const int planes = first && task.grid.extent.z > 1 ? dense_planes : 1; // of a thread block
+    const int planes = first && task.args.grid.extent.z > 1 ? dense_planes : 1; // of a thread block
     return kernel_launch(kernel,
                          {(unsigned)blocks, (unsigned)(planes * dense_threads), stream, "dense",
-                          args->programmatic && gpu->programmatic},
+                          task.args.programmatic && gpu->programmatic},
                          task);
 }
 
@@ -56,8 +49,8 @@ SPIRA_API status dense_launch(const device_info *gpu, const dense_args<W> *args,
 //
 // inputs   args: see dense_args. Set and features on the device. `format` is the only format of
 //          the features that is compiled, `out_format` the only one of the map
-// outputs  args.out: all elements, whatever was there. Each is the feature of its voxel, rounded
-//          once to out_type, or 0. Where both formats are the same, the bits stay
+// outputs  args.out: all elements, whatever was there: the feature of the voxel, rounded once to
+//          out_type, or 0. Where both formats are the same, the bits stay
 //          args.trouble: with the first voxel that is left out, device_flag_lattice if it lies
 //          between the points of the grid; device_flag_range if it is outside of the layout, beyond
 //          the grid's ends or beyond the batch. A count of the set above its capacity
@@ -85,7 +78,7 @@ SPIRA_API status dense(const device_info *gpu, const dense_args<W> *args, cudaSt
         return numeric_dispatch<out_format>(args->out_type, [&](auto out) {
             typedef typename decltype(in)::element I;
             typedef typename decltype(out)::element O;
-            return dense_launch<W, I, O>(gpu, args, task, blocks, stream);
+            return dense_launch<W, I, O>(gpu, task, blocks, stream);
         });
     });
 }

@@ -52,8 +52,6 @@ struct dense_args {
 };
 
 // Elements of a map.
-//
-// errors   null pointers, sizes
 SPIRA_API status dense_elements(const expand_grid *grid, int batch, int channels, int64_t *count) {
     SPIRA_REQUIRE(grid, status_null_pointer, "grid", 0);
     SPIRA_REQUIRE(batch >= 1, status_bad_size, "batch", batch);
@@ -71,10 +69,7 @@ SPIRA_API status dense_elements(const expand_grid *grid, int batch, int channels
     return status_success();
 }
 
-// Bytes of a map, the same in both orders.
-//
-// inputs   grid: of the map; batch, channels: >= 1; out_type: fp16, bf16 or fp32
-// errors   null pointers, sizes, another out_type
+// Bytes of a map, the same in both orders. out_type: fp16, bf16 or fp32.
 SPIRA_API status dense_bytes(const expand_grid *grid, int batch, int channels, numeric out_type,
                              size_t *bytes) {
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
@@ -168,13 +163,7 @@ SPIRA_API void dense_copy_host(numeric from, const void *source, int64_t i, nume
     }
 }
 
-// The features of a set as a dense map: the host loop of `dense` (dense.cuh).
-//
-// inputs   args: see dense_args; all arrays in host memory
-// outputs  args.out: all elements. Each is the feature of its voxel, rounded once to out_type, or 0
-//          args.trouble: with the first voxel that is left out, device_flag_lattice if it lies
-//          between the points of the grid; device_flag_range if it is outside of the layout, beyond
-//          the grid's ends or beyond the batch. A count of the set above its capacity
+// The host loop of `dense` (dense.cuh), on host memory.
 template <typename W>
 SPIRA_API status dense_host(const dense_args<W> *args) {
     SPIRA_TRY(dense_check(args));

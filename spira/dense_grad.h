@@ -19,12 +19,7 @@ SPIRA_API status dense_grad_check(const dense_args<W> *args, const void *feature
     return dense_check(&layer);
 }
 
-// The gradient of a dense map's features: the host loop of `dense_grad` (dense_grad.cuh).
-//
-// inputs   args: as for dense_host, but `out` holds the gradient of the map, `features` is not read,
-//          and `type` is that of features_grad
-// outputs  features_grad [voxels, channels]: the gradient of the voxel's cell, rounded once; 0 for a
-//          voxel that `dense` leaves out. Nothing is recorded: `dense` has done it
+// The host loop of `dense_grad` (dense_grad.cuh), on host memory.
 template <typename W>
 SPIRA_API status dense_grad_host(const dense_args<W> *args, void *features_grad) {
     SPIRA_TRY(dense_grad_check(args, features_grad));

@@ -1,7 +1,4 @@
 // spira/exchange.cuh: kernel maps in the forms that other engines read, on the GPU.
-//
-// exchange_spconv, exchange_torchsparse and exchange_minkowski (exchange.h) say where an engine
-// wants the lists; `exchange` writes them. The kernel is in index/exchange_lists.cuh.
 #ifndef SPIRA_EXCHANGE_CUH
 #define SPIRA_EXCHANGE_CUH
 
@@ -10,7 +7,8 @@
 
 namespace spira {
 
-// Writes pair lists in an engine's form.
+// Writes pair lists in an engine's form (exchange_spconv, exchange_torchsparse,
+// exchange_minkowski).
 //
 // inputs   pairs: from map_build_lists, in device memory. Offsets that they leave out (half or
 //          hybrid maps) have empty lists
@@ -23,7 +21,16 @@ namespace spira {
 SPIRA_LAUNCHER status exchange(const map_lists *pairs, const exchange_lists *to,
                                device_status *trouble, cudaStream_t stream) {
     SPIRA_TRY(exchange_check(pairs, to, trouble));
-    return exchange_lists_launch(pairs, to, trouble, stream);
+    const int64_t volume = exchange_volume(to), longest = to->stride ? to->stride : pairs->capacity;
+    int64_t blocks = ceil_div(longest, exchange_chunk);
+    if (!to->stride) { // one list rarely has most of the pairs, so fewer thread blocks are enough
+        const int64_t even = ceil_div(longest, volume * exchange_chunk);
+        blocks = min_of(blocks, max_of(even, ceil_div(exchange_blocks, volume)));
+    }
+    return kernel_launch(
+        exchange_lists_kernel<>,
+        {dim3((unsigned)blocks, (unsigned)volume), exchange_threads, stream, "exchange"}, *to,
+        *pairs, trouble);
 }
 
 } // namespace spira

@@ -101,8 +101,6 @@ SPIRA_API join_word_of<W> join_word_make(const word_layout *l, join_axis axis, i
 }
 
 // Source rows of all sets: the words that are ordered, and the size of join_rows.order.
-//
-// errors   capacities that are not allowed, one by one or in total
 SPIRA_API status join_total(const int32_t *capacity, int sets, int32_t *total) {
     int64_t all = 0;
     SPIRA_REQUIRE(sets >= 1 && sets <= join_sets_max, status_bad_size, "sets", sets);
@@ -245,14 +243,8 @@ SPIRA_API int32_t join_host_keys(const join_args<W> *a, join_key<W> *keys) {
     return kept;
 }
 
-// The union of sets, the projection of a set, or both: the host loop of `join` (join.cuh).
-//
-// inputs   args: see join_args; all arrays in host memory
-// outputs  args.out: the set, then word_none(), and its count
-//          args.rows: begin [count + 1], order [begin[count]]; the rest is unspecified
-//          args.trouble: the count of a set above its capacity; the number of voxels, if it is
-//          above out.capacity. Voxels that do not fit are left out
-// scratch  join_host_workspace bytes, aligned to 256
+// The host loop of `join` (join.cuh), on host memory. scratch: the bytes of join_host_workspace,
+// aligned to 256.
 template <typename W>
 SPIRA_API status join_host(const join_args<W> *args, void *scratch, size_t scratch_bytes) {
     size_t needed;
@@ -285,11 +277,7 @@ SPIRA_API status join_host(const join_args<W> *args, void *scratch, size_t scrat
     return status_success();
 }
 
-// The features of a joined set: sums over the source rows of each voxel: the host loop of
-// `join_sum` (join.cuh).
-//
-// inputs   args: see join_sum_args; all arrays in host memory
-// outputs  args.out [count, channels]: sums in fp32, in the order of the rows, rounded once
+// The host loop of `join_sum` (join.cuh), on host memory.
 SPIRA_API status join_sum_host(const join_sum_args *args) {
     SPIRA_TRY(join_sum_check(args));
     int32_t bases[join_sets_max];

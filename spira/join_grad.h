@@ -43,12 +43,7 @@ SPIRA_API size_t join_sum_grad_bytes(const join_sum_grad_args *a, int set) {
     return (size_t)a->capacity[set] * (size_t)a->channels * (size_t)numeric_size(a->type);
 }
 
-// The gradient of the features of the joined sets: the host loop of `join_sum_grad`
-// (join_grad.cuh).
-//
-// inputs   args: see join_sum_grad_args; all arrays in host memory
-// outputs  args.in_grad, all rows of each set that is wanted: the gradient of the row's voxel; 0 for
-//          a row that has none (beyond its set's count, or the result's capacity)
+// The host loop of `join_sum_grad` (join_grad.cuh), on host memory.
 SPIRA_API status join_sum_grad_host(const join_sum_grad_args *args) {
     SPIRA_TRY(join_sum_grad_check(args));
     int32_t bases[join_sets_max];

@@ -87,10 +87,7 @@ SPIRA_API status pool_global_check(const pool_global_args<W> *a) {
     return pool_features_check(a);
 }
 
-// Local pooling: the host loop of `pool` (pool.cuh), on floats.
-//
-// inputs   args: see pool_args; all arrays in host memory
-// outputs  args->out; 0 for an output without any source. Rows from the count on are not written
+// The host loop of `pool` (pool.cuh), on floats in host memory.
 SPIRA_API status pool_host(const pool_args *args) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     pool_args a = *args;
@@ -140,10 +137,7 @@ SPIRA_BOTH void pool_batch_range(const word_layout *layout, voxel_set<W> set, in
     *last = edge[1];
 }
 
-// Global pooling: the host loop of `pool_global` (pool.cuh), on floats.
-//
-// inputs   args: see pool_global_args; all arrays in host memory
-// outputs  args->out; 0 for a batch index without voxels
+// The host loop of `pool_global` (pool.cuh), on floats in host memory.
 template <typename W>
 SPIRA_API status pool_global_host(const pool_global_args<W> *args) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);

@@ -123,10 +123,7 @@ SPIRA_API float pool_grad_value_host(const pool_grad_args *a, int64_t i, int c) 
     return sum;
 }
 
-// The gradient of pooling: the host loop of `pool_grad` (pool_grad.cuh), on floats.
-//
-// inputs   args: see pool_grad_args; all arrays in host memory
-// outputs  args->in_grad; rows from the count on are not written
+// The host loop of `pool_grad` (pool_grad.cuh), on floats in host memory.
 SPIRA_API status pool_grad_host(const pool_grad_args *args) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     pool_grad_args a = *args;
@@ -142,11 +139,7 @@ SPIRA_API status pool_grad_host(const pool_grad_args *args) {
     return status_success();
 }
 
-// The gradient of global pooling: the host loop of `pool_global_grad` (pool_grad.cuh), on
-// floats.
-//
-// inputs   args: see pool_global_grad_args; all arrays in host memory
-// outputs  args->in_grad; rows from the count on are not written
+// The host loop of `pool_global_grad` (pool_grad.cuh), on floats in host memory.
 template <typename W>
 SPIRA_API status pool_global_grad_host(const pool_global_grad_args<W> *args) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);

@@ -34,21 +34,15 @@ enum {
     dense_run = 1024,                                  // elements of a cell, channels last
 };
 
-// What a kernel needs of dense_args.
+// What a kernel gets: the layout by value, and how the map is cut.
 template <typename W>
 struct dense_task {
+    dense_args<W> args;
     word_layout words;
-    voxel_set<W> set;
-    expand_grid grid;
-    triple stride;
-    int batch, channels;
     int32_t tiles, chunks; // thread blocks = batch [* planes, channels first] * tiles * chunks
     int32_t cells;         // of a tile, channels last
     bool wide_in;          // 8 channels of a row may be read at once
     bool wide_out;         // 4 cells, or 8 elements, may be written at once
-    const void *features;
-    void *out;
-    device_status *trouble;
 };
 
 // Records voxels that have no cell. Each thread of the grid looks at a share of the set.
@@ -57,18 +51,18 @@ SPIRA_DEVICE void dense_report(const dense_task<W> &task, int32_t count) {
     const int64_t all = (int64_t)gridDim.x * blockDim.x;
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i == 0) {
-        device_status_raise_count(task.trouble, *task.set.count, task.set.capacity);
+        device_status_raise_count(task.args.trouble, *task.args.set.count, task.args.set.capacity);
     }
 #pragma unroll 1 // few threads have a second voxel, and registers are scarce
     for (; i < count; i += all) {
         voxel cell;
-        const uint32_t wrong = dense_locate(&task.words, &task.grid, task.stride, task.batch,
-                                            task.set.words[i], &cell);
+        const uint32_t wrong = dense_locate(&task.words, &task.args.grid, task.args.stride,
+                                            task.args.batch, task.args.set.words[i], &cell);
         if (wrong & device_flag_range) {
-            device_status_raise(task.trouble, device_flag_range, (uint32_t)i);
+            device_status_raise(task.args.trouble, device_flag_range, (uint32_t)i);
         }
         if (wrong & device_flag_lattice) {
-            device_status_raise(task.trouble, device_flag_lattice, (uint32_t)i);
+            device_status_raise(task.args.trouble, device_flag_lattice, (uint32_t)i);
         }
     }
 }
@@ -78,19 +72,20 @@ SPIRA_DEVICE void dense_report(const dense_task<W> &task, int32_t count) {
 template <int depths, typename W>
 SPIRA_DEVICE void dense_find(const dense_task<W> &task, int32_t count, int batch, int64_t at, int z,
                              int32_t (&rows)[depths]) {
-    const expand_grid &g = task.grid;
+    const expand_grid &g = task.args.grid;
     const bool inside = at < (int64_t)g.extent.x * g.extent.y;
     const int y = (int)(at / g.extent.x), x = (int)(at % g.extent.x);
     int cursor = -1; // in the set, behind the search
 #pragma unroll
     for (int d = 0; d < depths; ++d) {
-        const voxel v = {batch, g.origin.x + x * task.stride.x, g.origin.y + y * task.stride.y,
-                         g.origin.z + (z + d) * task.stride.z};
+        const voxel v = {batch, g.origin.x + x * task.args.stride.x,
+                         g.origin.y + y * task.args.stride.y,
+                         g.origin.z + (z + d) * task.args.stride.z};
         rows[d] = -1;
         if (inside && z + d < g.extent.z && word_contains(&task.words, v)) {
             const W word = word_pack<W>(&task.words, v);
-            cursor = cursor < 0 ? search_lower_bound(task.set.words, 0, count, word) : cursor;
-            rows[d] = search_scan(task.set.words, count, word, &cursor);
+            cursor = cursor < 0 ? search_lower_bound(task.args.set.words, 0, count, word) : cursor;
+            rows[d] = search_scan(task.args.set.words, count, word, &cursor);
         }
     }
 }
@@ -134,12 +129,12 @@ SPIRA_KERNEL void __launch_bounds__(dense_planes *dense_threads,
                                                     dense_resident<I, O> / dense_planes))
     dense_first_kernel(const __grid_constant__ dense_task<W> task) {
     __shared__ int32_t rows[dense_planes][dense_tile];
-    const int32_t count = voxel_set_count(task.set);
+    const int32_t count = voxel_set_count(task.args.set);
     const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x % dense_threads / 32);
     const int32_t chunk = (int32_t)blockIdx.x % task.chunks;
     const int32_t tile = (int32_t)blockIdx.x / task.chunks % task.tiles;
     const int32_t number = (int32_t)blockIdx.x / task.chunks / task.tiles;
-    const triple extent = task.grid.extent;
+    const triple extent = task.args.grid.extent;
     const int planes =
         (extent.z + dense_planes - 1) / dense_planes; // of a batch index: their pairs
     const int batch = number / planes, from = number % planes * dense_planes;
@@ -161,20 +156,20 @@ SPIRA_KERNEL void __launch_bounds__(dense_planes *dense_threads,
 
     // ---- features of 4 cells
     const int c = chunk * dense_chunk + warp * dense_channels;
-    if (c >= task.channels || z >= extent.z) {
+    if (c >= task.args.channels || z >= extent.z) {
         return;
     }
     const int own = task.wide_out ? lane * dense_cells : lane, apart = task.wide_out ? 1 : 32;
     wide_elements<I, dense_channels> in[dense_cells];
 #pragma unroll
     for (int i = 0; i < dense_cells; ++i) {
-        dense_load((const I *)task.features, rows[plane][own + i * apart], task.channels, c,
-                   task.wide_in, in[i]);
+        dense_load((const I *)task.args.features, rows[plane][own + i * apart], task.args.channels,
+                   c, task.wide_in, in[i]);
     }
 
     // ---- channel by channel
-    O *to =
-        (O *)task.out + dense_at(dense_channels_first, extent, task.channels, {batch, 0, 0, z}, c);
+    O *to = (O *)task.args.out +
+            dense_at(dense_channels_first, extent, task.args.channels, {batch, 0, 0, z}, c);
 #pragma unroll
     for (int k = 0; k < dense_channels; ++k, to += cells * extent.z) {
         wide_elements<O, dense_cells> out;
@@ -182,7 +177,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_planes *dense_threads,
         for (int i = 0; i < dense_cells; ++i) {
             out.at[i] = dense_value(in[i].at[k], (const O *)nullptr);
         }
-        if (c + k >= task.channels) {
+        if (c + k >= task.args.channels) {
             break;
         }
         if (task.wide_out) {
@@ -204,17 +199,19 @@ SPIRA_KERNEL void __launch_bounds__(dense_planes *dense_threads,
 template <typename W, typename I>
 SPIRA_DEVICE void dense_gather(const dense_task<W> &task, const int32_t *rows, int64_t first,
                                wide_elements<I, dense_channels> &to) {
-    const int depth = task.grid.extent.z;
+    const int depth = task.args.grid.extent.z;
     if (depth == 1) {
-        dense_load((const I *)task.features, rows[0], task.channels, (int)first, task.wide_in, to);
+        dense_load((const I *)task.args.features, rows[0], task.args.channels, (int)first,
+                   task.wide_in, to);
         return;
     }
     int c = (int)(first / depth), d = (int)(first % depth);
 #pragma unroll
     for (int k = 0; k < dense_channels; ++k) {
         const int32_t row = rows[d];
-        const bool has = row >= 0 && c < task.channels;
-        to.at[k] = has ? ((const I *)task.features)[(int64_t)row * task.channels + c] : I();
+        const bool has = row >= 0 && c < task.args.channels;
+        to.at[k] =
+            has ? ((const I *)task.args.features)[(int64_t)row * task.args.channels + c] : I();
         const bool next = d + 1 == depth;
         d = next ? 0 : d + 1;
         c += next;
@@ -226,11 +223,11 @@ template <typename W, typename I, typename O>
 SPIRA_KERNEL void __launch_bounds__(dense_threads)
     dense_last_kernel(const __grid_constant__ dense_task<W> task) {
     __shared__ int32_t rows[dense_depth_max];
-    const int32_t count = voxel_set_count(task.set);
+    const int32_t count = voxel_set_count(task.args.set);
     const int32_t chunk = (int32_t)blockIdx.x % task.chunks;
     const int32_t tile = (int32_t)blockIdx.x / task.chunks % task.tiles;
     const int32_t batch = (int32_t)blockIdx.x / task.chunks / task.tiles;
-    const triple extent = task.grid.extent;
+    const triple extent = task.args.grid.extent;
     const int64_t first = (int64_t)tile * task.cells, cells = (int64_t)extent.x * extent.y;
 
     // ---- the rows of the cells: [cells, depth]
@@ -244,7 +241,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
     pdl_wait(); // for the features
 
     // ---- 8 elements of a cell at a time
-    const int64_t deep = (int64_t)task.channels * extent.z;
+    const int64_t deep = (int64_t)task.args.channels * extent.z;
     const int groups = (int)min_of(ceil_div(deep - (int64_t)chunk * dense_run, dense_channels),
                                    dense_run / dense_channels);
     for (int i = (int)threadIdx.x; i < task.cells * groups; i += dense_threads) {
@@ -260,8 +257,8 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
         for (int k = 0; k < dense_channels; ++k) {
             out.at[k] = dense_value(in.at[k], (const O *)nullptr);
         }
-        wide_write_channels(out, (O *)task.out + (batch * cells + first + cell) * deep, deep, e,
-                            task.wide_out);
+        wide_write_channels(out, (O *)task.args.out + (batch * cells + first + cell) * deep, deep,
+                            e, task.wide_out);
     }
 }
 

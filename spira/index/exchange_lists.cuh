@@ -76,20 +76,6 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(exchange_threads)
     exchange_move(to, pairs, list, start, count, max_of(count, to.stride));
 }
 
-SPIRA_LAUNCHER status exchange_lists_launch(const map_lists *pairs, const exchange_lists *to,
-                                            device_status *trouble, cudaStream_t stream) {
-    int volume = exchange_volume(to);
-    int64_t longest = to->stride ? to->stride : pairs->capacity;
-    int64_t blocks = ceil_div(longest, exchange_chunk);
-    if (!to->stride) { // one list rarely has most of the pairs, so fewer thread blocks are enough
-        int64_t even = ceil_div(longest, (int64_t)volume * exchange_chunk);
-        blocks = min_of(blocks, max_of(even, ceil_div(exchange_blocks, volume)));
-    }
-    dim3 grid((unsigned)blocks, (unsigned)volume);
-    return kernel_launch(exchange_lists_kernel<>, {grid, exchange_threads, stream, "exchange"}, *to,
-                         *pairs, trouble);
-}
-
 } // namespace spira
 
 #endif
