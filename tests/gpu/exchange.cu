@@ -1,10 +1,9 @@
 // tests/gpu/exchange.cu: kernel maps in the forms of other engines, written on the GPU, equal the
 // maps that each engine would build from the same voxels.
-#include "../../spira/downsample.h"
 #include "../../spira/exchange.cuh"
 #include "../../spira/map.cuh"
-#include "../support/device.cuh"
 #include "../support/reference_exchange.h"
+#include "../support/sets.cuh"
 
 using namespace spira;
 
@@ -44,15 +43,6 @@ void check_trouble(device_status got, device_status wanted, int line = __builtin
 }
 
 // ---- one map, in all forms ----------------------------------------------------------------------
-
-// A set in device memory of exactly its capacity.
-template <typename W>
-voxel_set<W> set_upload(const std::vector<W> &words, int32_t room) {
-    int32_t count = (int32_t)words.size(), capacity = std::max(count + room, 1);
-    std::vector<W> all = words;
-    all.resize((size_t)capacity, word_none<W>());
-    return {device_upload(all.data(), capacity), device_upload(&count, 1), capacity};
-}
 
 // A map and its forms in device memory, in buffers of exactly their sizes.
 template <typename W>
@@ -120,54 +110,15 @@ engine_forms check_words(const word_layout *layout, const kernel_shape *kernel,
 
 // ---- scenes and kernels -------------------------------------------------------------------------
 
-struct kernel_case {
-    triple size, dilation;
+const auto check = [](const word_layout *layout, const kernel_shape *kernel, const auto &source,
+                      const auto *outputs, int32_t room, engine_limits limits) {
+    label_kernel("scene", *kernel);
+    return check_words(layout, kernel, source, outputs, room, limits);
 };
-
-const kernel_case kernels[] = {
-    {{1, 1, 1}, {1, 1, 1}}, {{3, 3, 3}, {1, 1, 1}}, {{2, 2, 2}, {1, 1, 1}}, {{5, 5, 5}, {1, 1, 1}},
-    {{3, 2, 1}, {1, 1, 1}}, {{1, 3, 5}, {1, 1, 1}}, {{4, 2, 3}, {1, 1, 1}}, {{2, 3, 5}, {1, 1, 1}},
-    {{4, 4, 2}, {1, 1, 1}}, {{1, 1, 9}, {1, 1, 1}}, {{3, 3, 3}, {2, 2, 2}}, {{5, 3, 2}, {1, 2, 3}},
-    {{2, 2, 2}, {2, 1, 2}}, {{3, 1, 7}, {3, 1, 1}}, {{7, 7, 7}, {1, 1, 1}},
-};
-
-template <typename W>
-std::vector<W> words_random(random_state *random, const word_layout *layout, triple lo, triple hi,
-                            triple stride, int32_t wanted) {
-    std::vector<W> words((size_t)wanted + 1);
-    int32_t count =
-        wanted ? reference_random_set<W>(random, layout, lo, hi, stride, wanted, words.data()) : 0;
-    words.resize((size_t)count);
-    return words;
-}
-
-template <typename W>
-void check_every_kernel() {
-    random_state random = random_make(sizeof(W));
-    const triple lo = {-9, -6, 2}, hi = {19, 18, 17};
-    for (const kernel_case &c : kernels) {
-        for (bool transposed : {false, true}) {
-            triple stride = transposed ? triple{2, 1, 3} : triple{1, 1, 1};
-            kernel_shape k = {c.size, c.dilation, stride, transposed};
-            word_layout l = reference_layout<W>(lo, hi, 2, stride, kernel_reach(&k));
-            for (int32_t n : {0, 1, 2, 33, 1100, 3000}) {
-                if (test_quick() && (n > 33 || test_thinned(17))) {
-                    continue;
-                }
-                std::vector<W> words = words_random<W>(&random, &l, lo, hi, stride, n);
-                std::vector<W> others = words_random<W>(&random, &l, lo, hi, stride, n / 2);
-                label_kernel("random set", k);
-                check_words(&l, &k, words, (const std::vector<W> *)nullptr, n % 5);
-                label_kernel("other outputs", k);
-                check_words(&l, &k, words, &others, n % 3);
-            }
-        }
-    }
-}
 
 DEVICE_TEST(gpu_exchange_every_kernel) {
-    check_every_kernel<uint32_t>();
-    check_every_kernel<uint64_t>();
+    engine_every_kernel<uint32_t>({0, 1, 2, 33, 1100, 3000}, check);
+    engine_every_kernel<uint64_t>({0, 1, 2, 33, 1100, 3000}, check);
 }
 
 // Sizes around thread blocks, chunks and groups of lanes.
@@ -184,7 +135,7 @@ void check_every_size() {
             if (test_quick() && n > 65) {
                 continue;
             }
-            std::vector<W> words = words_random<W>(&random, &l, lo, hi, {1, 1, 1}, n);
+            std::vector<W> words = set_random<W>(&random, &l, lo, hi, n);
             for (int room : {0, 1, 1100}) { // thread blocks without outputs
                 if (test_thinned(23)) {
                     continue;
@@ -201,42 +152,9 @@ DEVICE_TEST(gpu_exchange_every_size) {
     check_every_size<uint64_t>();
 }
 
-template <typename W>
-std::vector<W> floored(const word_layout *layout, const std::vector<W> &words, triple stride) {
-    std::vector<W> coarse;
-    for (W word : words) {
-        coarse.push_back(downsample_word(layout, word, stride, downsample_by_mask(stride)));
-    }
-    std::sort(coarse.begin(), coarse.end());
-    coarse.erase(std::unique(coarse.begin(), coarse.end()), coarse.end());
-    return coarse;
-}
-
-// A strided layer and its inverse, which have the same pairs.
-template <typename W>
-void check_strides() {
-    random_state random = random_make(3);
-    const triple lo = {-20, -9, 3}, hi = {12, 15, 20};
-    for (triple up : {triple{2, 2, 2}, triple{3, 1, 2}}) {
-        for (const kernel_case &c : kernels) {
-            kernel_shape k = {c.size, c.dilation, {1, 1, 1}, false}, back = k;
-            back.transposed = true;
-            word_layout l = reference_layout<W>(lo, hi, 2, up, kernel_reach(&k));
-            std::vector<W> fine =
-                words_random<W>(&random, &l, lo, hi, {1, 1, 1}, test_quick() ? 60 : 2500);
-            std::vector<W> coarse = floored(&l, fine, up);
-            label_kernel("strided", k);
-            engine_forms down = check_words(&l, &k, fine, &coarse, 2);
-            label_kernel("inverse", back);
-            engine_forms inverse = check_words(&l, &back, coarse, &fine, 0);
-            CHECK_EQUAL(down.pairs, inverse.pairs);
-        }
-    }
-}
-
 DEVICE_TEST(gpu_exchange_strided_and_inverse) {
-    check_strides<uint32_t>();
-    check_strides<uint64_t>();
+    engine_strides<uint32_t>(test_quick() ? 60 : 2500, check);
+    engine_strides<uint64_t>(test_quick() ? 60 : 2500, check);
 }
 
 // With many offsets few thread blocks share a list, and each moves several chunks.
@@ -251,7 +169,7 @@ DEVICE_TEST(gpu_exchange_large_kernels) {
                 continue;
             }
             label_kernel("large kernel", k);
-            check_words(&l, &k, words_random<uint32_t>(&random, &l, lo, hi, {1, 1, 1}, n),
+            check_words(&l, &k, set_random<uint32_t>(&random, &l, lo, hi, n),
                         (const std::vector<uint32_t> *)nullptr, 1);
         }
     }
@@ -260,27 +178,7 @@ DEVICE_TEST(gpu_exchange_large_kernels) {
 // ---- capacities ---------------------------------------------------------------------------------
 
 DEVICE_TEST(gpu_exchange_full_and_one_more) {
-    random_state random = random_make(5);
-    const triple lo = {0, 0, 0}, hi = {12, 12, 12};
-    const std::vector<uint32_t> *same = nullptr;
-    for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}, triple{5, 3, 2}, triple{1, 1, 1}}) {
-        kernel_shape k = {size, {1, 1, 1}, {1, 1, 1}, false};
-        word_layout l = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {2, 1, 1});
-        for (int n : {2, 50, 1500}) {
-            if (test_quick() && n > 50) {
-                continue;
-            }
-            std::vector<uint32_t> words = words_random<uint32_t>(&random, &l, lo, hi, {1, 1, 1}, n);
-            label_kernel("capacity", k);
-            engine_forms f = check_words(&l, &k, words, same, 0);
-            int32_t pairs = (int32_t)f.pairs, longest = (int32_t)f.longest;
-            REQUIRE(longest >= 2 && pairs >= 2);
-            check_words(&l, &k, words, same, 0, {pairs, longest - 1});
-            check_words(&l, &k, words, same, 0, {pairs, 1});
-            check_words(&l, &k, words, same, 3, {pairs, longest + 3});
-            check_words(&l, &k, words, same, 0, {pairs + 5, longest - 1});
-        }
-    }
+    engine_full_and_one_more({2, 50, 1300}, check);
 }
 
 // More pairs than the lists had room for: the lists are empty, and so are the forms made of them.
@@ -290,7 +188,7 @@ DEVICE_TEST(gpu_exchange_of_lists_that_did_not_fit) {
     kernel_shape k = kernel_cube(3, 1);
     label_kernel("lists that did not fit", k);
     word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {1, 1, 1});
-    std::vector<uint32_t> words = words_random<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, 300);
+    std::vector<uint32_t> words = set_random<uint32_t>(&random, &layout, lo, hi, 300);
     engine_limits limits = {-1, -1};
     engine_voxels voxels = engine_unpack(&layout, words.data(), 300);
     engine_forms wanted = engine_forms_make(&k, voxels, voxels, &limits);
@@ -308,21 +206,15 @@ DEVICE_TEST(gpu_exchange_of_lists_that_did_not_fit) {
     CHECK_EQUAL(device_value(l.trouble).needed, (uint32_t)wanted.pairs);
 }
 
-// Begins that disagree with the arrays: nothing is read or written out of bounds.
 DEVICE_TEST(gpu_exchange_of_lists_that_disagree) {
-    const int32_t begins[][4] = {{0, 9, 9, 9}, {-5, 2, 4, INT32_MAX}, {4, 0, 4, 0}, {0, 4, 0, 4}};
-    for (const auto &begin : begins) {
-        engine_buffers b = engine_buffers_make(&memory, {1, 1, 3}, {4, 5});
+    engine_lists_that_disagree(&memory, [](const int32_t *begin, const engine_buffers *b) {
         const int32_t rows[4] = {7, 7, 7, 7};
         const map_lists pairs = {device_upload(begin, 4), device_upload(rows, 4),
                                  device_upload(rows, 4), 4};
-        for (const exchange_lists &to : b.to) {
+        for (const exchange_lists &to : b->to) {
             CHECK_OK(exchange(&pairs, &to, device_zeros<device_status>(1), stream_get()));
         }
-        engine_forms f = engine_buffers_read(&memory, &b);
-        CHECK(f.part[engine_begin].back() <= 4 && f.part[engine_nbmaps].size() <= 8);
-        guarded_finish();
-    }
+    });
 }
 
 // ---- real scans ---------------------------------------------------------------------------------
@@ -341,7 +233,7 @@ void check_real_scan(const char *name, int size, int64_t pairs) {
     CHECK_EQUAL(f.longest, count); // the centre
     kernel_shape half = kernel_cube(2, 1), back = half;
     back.transposed = true;
-    std::vector<W> coarse = floored(&layout, words, {2, 2, 2});
+    std::vector<W> coarse = engine_floored(&layout, words, {2, 2, 2});
     label_kernel(name, half);
     CHECK_EQUAL(check_words(&layout, &half, words, &coarse, 100).pairs, count);
     label_kernel(name, back);
@@ -366,7 +258,7 @@ void check_replays(kernel_shape k) {
     const int32_t capacity = 2000;
     random_state random = random_make(9);
     word_layout layout = reference_layout<W>(lo, hi, 2, {1, 1, 1}, kernel_reach(&k));
-    voxel_set<W> set = set_upload(words_random<W>(&random, &layout, lo, hi, {1, 1, 1}, 50), 1950);
+    voxel_set<W> set = set_upload(set_random<W>(&random, &layout, lo, hi, 50), 1950);
     engine_limits limits = {capacity * kernel_volume(&k), 1500};
     device_layer<W> l = layer_make(&layout, &k, set, set, limits);
     cudaGraphExec_t replay =
@@ -375,7 +267,7 @@ void check_replays(kernel_shape k) {
     int64_t overflows = 0;
     for (int n : {700, 0, 2000, 1, 1999, 1200, 33}) {
         snprintf(label, sizeof label, "replay with %d voxels", n);
-        std::vector<W> words = words_random<W>(&random, &layout, lo, hi, {1, 1, 1}, n);
+        std::vector<W> words = set_random<W>(&random, &layout, lo, hi, n);
         engine_voxels voxels = engine_unpack(&layout, words.data(), n);
         words.resize((size_t)capacity, word_none<W>());
         device_copy_in(set.words, words.data(), capacity);
@@ -409,36 +301,6 @@ DEVICE_TEST(gpu_exchange_refuses) {
     CHECK_STATUS(exchange(&pairs, &good, nullptr, stream_get()), status_null_pointer);
     CHECK_STATUS(exchange(&pairs, &bad, trouble, stream_get()), status_bad_size);
     CHECK(device_untouched(p, 0, 100));
-}
-
-// ---- the test, tested ---------------------------------------------------------------------------
-
-DEVICE_TEST(gpu_exchange_planted_errors_are_found) {
-    random_state random = random_make(10);
-    const triple lo = {0, 0, 0}, hi = {9, 9, 9};
-    kernel_shape k = {{3, 1, 5}, {1, 1, 1}, {1, 1, 1}, false}, turned = k;
-    word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {2, 2, 2});
-    std::vector<uint32_t> words = words_random<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, 200);
-    engine_voxels voxels = engine_unpack(&layout, words.data(), 200);
-    engine_limits limits = {-1, -1};
-    engine_forms wanted = engine_forms_make(&k, voxels, voxels, &limits);
-    voxel_set<uint32_t> set = set_upload(words, 0);
-    device_layer<uint32_t> l = layer_make(&layout, &k, set, set, limits);
-    REQUIRE_OK(layer_run(&l, stream_get()));
-    engine_forms got = engine_buffers_read(&memory, &l.buffers);
-    CHECK_EQUAL(engine_difference(got, wanted), "");
-    for (int p = 0; p < engine_parts; ++p) {
-        engine_forms bad = got;
-        bad.part[p].back() ^= 1;
-        CHECK(*engine_difference(bad, wanted) != 0);
-    }
-    // Lists written in the order of another kernel.
-    turned.size = {5, 1, 3};
-    const exchange_lists other =
-        exchange_minkowski(turned.size, l.buffers.part[engine_begin], l.buffers.part[engine_in],
-                           l.buffers.part[engine_out]);
-    REQUIRE_OK(exchange(&l.pairs, &other, l.trouble, stream_get()));
-    CHECK(strstr(engine_difference(engine_buffers_read(&memory, &l.buffers), wanted), "begin["));
 }
 
 } // namespace

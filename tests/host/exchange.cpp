@@ -2,10 +2,7 @@
 // the same voxels.
 #include "../support/reference_exchange.h"
 
-#include "../../spira/downsample.h"
-
 #include <array>
-#include <numeric>
 
 using namespace spira;
 
@@ -208,87 +205,24 @@ TEST(exchange_two_voxels_by_hand) {
 
 // ---- scenes and kernels -------------------------------------------------------------------------
 
-static const struct {
-    triple size, dilation;
-} kernels[] = {
-    {{1, 1, 1}, {1, 1, 1}}, {{3, 3, 3}, {1, 1, 1}}, {{2, 2, 2}, {1, 1, 1}}, {{5, 5, 5}, {1, 1, 1}},
-    {{3, 2, 1}, {1, 1, 1}}, {{1, 3, 5}, {1, 1, 1}}, {{4, 2, 3}, {1, 1, 1}}, {{2, 3, 5}, {1, 1, 1}},
-    {{4, 4, 4}, {1, 1, 1}}, {{1, 1, 9}, {1, 1, 1}}, {{3, 3, 3}, {2, 2, 2}}, {{5, 3, 2}, {1, 2, 3}},
-    {{2, 2, 2}, {2, 1, 2}}, {{3, 1, 7}, {3, 1, 1}}, {{7, 7, 7}, {1, 1, 1}},
+static const auto check_words = [](const word_layout *layout, const kernel_shape *kernel,
+                                   const auto &source, const auto *outputs, int32_t room,
+                                   engine_limits limits) {
+    auto l = layer_make(layout, kernel, source, outputs ? *outputs : source, !outputs, room);
+    return check_layer(&l, limits);
 };
 
-template <typename W>
-static std::vector<W> words_random(random_state *r, const word_layout *layout, triple lo, triple hi,
-                                   triple stride, int32_t wanted) {
-    std::vector<W> words((size_t)wanted + 1);
-    int32_t count =
-        wanted ? reference_random_set(r, layout, lo, hi, stride, wanted, words.data()) : 0;
-    words.resize((size_t)count);
-    return words;
-}
-
-template <typename W>
-static void check_kernels() {
-    random_state r = random_make(sizeof(W));
-    const triple lo = {-9, -6, 2}, hi = {9, 8, 17};
-    for (const auto &c : kernels) {
-        for (triple stride : {triple{1, 1, 1}, triple{2, 1, 3}}) {
-            for (bool transposed : {false, true}) {
-                kernel_shape k = {c.size, c.dilation, stride, transposed};
-                word_layout l = reference_layout<W>(lo, hi, 2, stride, kernel_reach(&k));
-                for (int32_t n : {0, 1, 2, 33, 700}) {
-                    if (test_quick() && n > 33) {
-                        continue;
-                    }
-                    std::vector<W> words = words_random<W>(&r, &l, lo, hi, stride, n);
-                    std::vector<W> others = words_random<W>(&r, &l, lo, hi, stride, n / 2);
-                    exchange_layer<W> same = layer_make(&l, &k, words, {}, true, n % 5);
-                    engine_forms f = check_layer(&same);
-                    CHECK(f.pairs >= (k.size.x % 2 && k.size.y % 2 && k.size.z % 2 ? n / 2 : 0));
-                    exchange_layer<W> other = layer_make(&l, &k, words, others, false, n % 3);
-                    check_layer(&other);
-                }
-            }
-        }
-    }
-}
-
 TEST(exchange_every_kernel) {
-    check_kernels<uint32_t>();
+    engine_every_kernel<uint32_t>({0, 1, 2, 33, 700}, check_words);
 }
 
 TEST(exchange_every_kernel_wide) {
-    check_kernels<uint64_t>();
-}
-
-// A strided layer and its inverse. The engines keep one map for both: that of the strided layer.
-template <typename W>
-static void check_strides() {
-    random_state r = random_make(2);
-    const triple lo = {-20, -9, 3}, hi = {12, 15, 20};
-    for (triple up : {triple{2, 2, 2}, triple{3, 1, 2}, triple{4, 4, 1}}) {
-        for (const auto &c : kernels) {
-            kernel_shape k = {c.size, c.dilation, {1, 1, 1}, false}, back = k;
-            back.transposed = true;
-            word_layout l = reference_layout<W>(lo, hi, 2, up, kernel_reach(&k));
-            std::vector<W> fine = words_random<W>(&r, &l, lo, hi, {1, 1, 1}, 900), coarse;
-            for (W word : fine) {
-                coarse.push_back(downsample_word(&l, word, up, downsample_by_mask(up)));
-            }
-            std::sort(coarse.begin(), coarse.end());
-            coarse.erase(std::unique(coarse.begin(), coarse.end()), coarse.end());
-            exchange_layer<W> down = layer_make(&l, &k, fine, coarse, false, 2);
-            exchange_layer<W> inverse = layer_make(&l, &back, coarse, fine, false, 0);
-            engine_forms f = check_layer(&down), g = check_layer(&inverse);
-            CHECK_EQUAL(f.pairs, g.pairs);
-            CHECK(f.part[engine_indice_pair_num] == g.part[engine_indice_pair_num]);
-        }
-    }
+    engine_every_kernel<uint64_t>({0, 1, 2, 33, 700}, check_words);
 }
 
 TEST(exchange_strided_and_inverse) {
-    check_strides<uint32_t>();
-    check_strides<uint64_t>();
+    engine_strides<uint32_t>(900, check_words);
+    engine_strides<uint64_t>(900, check_words);
 }
 
 // Lists that leave offsets out: those offsets are empty, the others are as in the whole map.
@@ -296,8 +230,8 @@ TEST(exchange_half_and_hybrid_lists) {
     random_state r = random_make(3);
     kernel_shape k = kernel_cube(3, 1);
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
-    exchange_layer<uint32_t> all = layer_make(
-        &l, &k, words_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 300), {}, true, 0);
+    exchange_layer<uint32_t> all =
+        layer_make(&l, &k, set_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, 300), {}, true, 0);
     engine_limits limits = {-1, -1};
     engine_forms whole = forms_wanted(&all, &limits);
     map_forms choices[2] = {};
@@ -334,59 +268,20 @@ TEST(exchange_half_and_hybrid_lists) {
 // ---- capacities ---------------------------------------------------------------------------------
 
 TEST(exchange_full_and_one_more) {
-    random_state r = random_make(4);
-    for (triple size : {triple{3, 3, 3}, triple{2, 2, 2}, triple{5, 3, 2}, triple{1, 1, 1}}) {
-        kernel_shape k = {size, {1, 1, 1}, {1, 1, 1}, false};
-        word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {2, 1, 1});
-        for (int32_t n : {2, 50, 400}) {
-            exchange_layer<uint32_t> all = layer_make(
-                &l, &k, words_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, n), {},
-                true, 0);
-            engine_forms f = check_layer(&all);
-            int32_t pairs = (int32_t)f.pairs, longest = (int32_t)f.longest;
-            REQUIRE(longest >= 2 && pairs >= 2);
-            check_layer(&all, {pairs, longest - 1});
-            check_layer(&all, {pairs, 1});
-            check_layer(&all, {pairs, longest + 3});
-            check_layer(&all, {pairs + 5, longest - 1});
-        }
-    }
+    engine_full_and_one_more({2, 50, 400}, check_words);
 }
 
-// Lists that did not fit are empty, and so are the forms made of them.
-TEST(exchange_of_empty_lists) {
-    int32_t begin[28] = {}, row = 0;
-    map_lists pairs = {begin, &row, &row, 1};
-    device_status trouble = {};
-    engine_buffers b = engine_buffers_make(&memory, {3, 3, 3}, {1, 3});
-    for (const exchange_lists &to : b.to) {
-        REQUIRE_OK(exchange_host(&pairs, &to, &trouble));
-    }
-    engine_forms f = engine_buffers_read(&memory, &b);
-    CHECK(f.part[engine_indice_pairs] == std::vector<int32_t>(2 * 27 * 3, -1));
-    CHECK(f.part[engine_indice_pair_num] == std::vector<int32_t>(27, 0));
-    CHECK(f.part[engine_nbmaps].empty() && f.part[engine_in].empty());
-    CHECK(f.part[engine_begin] == std::vector<int32_t>(28, 0));
-    CHECK_EQUAL(trouble.flags, 0u);
-}
-
-// Begins that disagree with the arrays: nothing is read or written out of bounds.
 TEST(exchange_of_lists_that_disagree) {
-    for (std::array<int32_t, 4> begin :
-         {std::array<int32_t, 4>{0, 9, 9, 9}, {-5, 2, 4, INT32_MAX}, {4, 0, 4, 0}, {0, 4, 0, 4}}) {
-        int32_t *in = guarded_new<int32_t>(4), *out = guarded_new<int32_t>(4);
-        std::iota(in, in + 4, 10);
-        std::iota(out, out + 4, 20);
-        map_lists pairs = {begin.data(), in, out, 4};
+    engine_lists_that_disagree(&memory, [](const int32_t *begin, const engine_buffers *b) {
+        int32_t *rows = guarded_new<int32_t>(4), begins[4];
+        std::fill(rows, rows + 4, 7);
+        std::copy(begin, begin + 4, begins);
+        const map_lists pairs = {begins, rows, rows, 4};
         device_status trouble = {};
-        engine_buffers b = engine_buffers_make(&memory, {1, 1, 3}, {4, 5});
-        for (const exchange_lists &to : b.to) {
+        for (const exchange_lists &to : b->to) {
             CHECK_OK(exchange_host(&pairs, &to, &trouble));
         }
-        engine_forms f = engine_buffers_read(&memory, &b);
-        CHECK(f.part[engine_begin].back() <= 4 && f.part[engine_nbmaps].size() <= 8);
-        guarded_finish();
-    }
+    });
 }
 
 // ---- errors -------------------------------------------------------------------------------------
@@ -439,8 +334,8 @@ TEST(exchange_planted_errors_are_found) {
     kernel_shape k = {{3, 1, 5}, {1, 1, 1}, {1, 1, 1}, false}, turned = k, flipped = k;
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {2, 2, 2});
     exchange_layer<uint32_t> all =
-        layer_make(&l, &k, words_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 200),
-                   words_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 150), false, 0);
+        layer_make(&l, &k, set_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, 200),
+                   set_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, 150), false, 0);
     engine_limits limits = {-1, -1};
     device_status trouble = {};
     engine_forms wanted = forms_wanted(&all, &limits), got = forms_written(&all, limits, &trouble);

@@ -4,8 +4,9 @@
 #ifndef SPIRA_TESTS_REFERENCE_EXCHANGE_H
 #define SPIRA_TESTS_REFERENCE_EXCHANGE_H
 
-#include "reference.h"
+#include "sets.h"
 
+#include "../../spira/downsample.h"
 #include "../../spira/exchange.h"
 
 // ---- the offsets of an engine, in its order -----------------------------------------------------
@@ -319,6 +320,124 @@ SPIRA_API engine_forms engine_buffers_read(const engine_memory *memory, const en
         read(p);
     }
     return f;
+}
+
+// ---- cases --------------------------------------------------------------------------------------
+// check(layout, kernel, source, outputs, room, limits): compares with what the engines would have,
+// and returns that. outputs null: a submanifold layer.
+
+struct engine_kernel {
+    spira::triple size, dilation;
+};
+
+const engine_kernel engine_kernels[] = {
+    {{1, 1, 1}, {1, 1, 1}}, {{3, 3, 3}, {1, 1, 1}}, {{2, 2, 2}, {1, 1, 1}}, {{5, 5, 5}, {1, 1, 1}},
+    {{3, 2, 1}, {1, 1, 1}}, {{1, 3, 5}, {1, 1, 1}}, {{4, 2, 3}, {1, 1, 1}}, {{2, 3, 5}, {1, 1, 1}},
+    {{4, 4, 4}, {1, 1, 1}}, {{1, 1, 9}, {1, 1, 1}}, {{3, 3, 3}, {2, 2, 2}}, {{5, 3, 2}, {1, 2, 3}},
+    {{2, 2, 2}, {2, 1, 2}}, {{3, 1, 7}, {3, 1, 1}}, {{7, 7, 7}, {1, 1, 1}},
+};
+
+template <typename W, typename F>
+void engine_every_kernel(std::initializer_list<int32_t> sizes, F check) {
+    random_state r = random_make(sizeof(W));
+    const spira::triple lo = {-9, -6, 2}, hi = {9, 13, 17};
+    for (const engine_kernel &c : engine_kernels) {
+        for (int i = 0; i < 4; ++i) {
+            const spira::triple stride = i % 2 ? spira::triple{2, 1, 3} : spira::triple{1, 1, 1};
+            const spira::kernel_shape k = {c.size, c.dilation, stride, i >= 2};
+            const spira::word_layout l =
+                reference_layout<W>(lo, hi, 2, stride, spira::kernel_reach(&k));
+            for (int32_t n : sizes) {
+                if (test_quick() && (n > 33 || test_thinned(17))) {
+                    continue;
+                }
+                const std::vector<W> words = set_random<W>(&r, &l, lo, hi, n, stride),
+                                     others = set_random<W>(&r, &l, lo, hi, n / 2, stride);
+                const engine_forms f = check(&l, &k, words, (const std::vector<W> *)nullptr, n % 5,
+                                             engine_limits{-1, -1});
+                CHECK(f.pairs >= (k.size.x % 2 && k.size.y % 2 && k.size.z % 2 ? n / 2 : 0));
+                check(&l, &k, words, &others, n % 3, engine_limits{-1, -1});
+            }
+        }
+    }
+}
+
+template <typename W>
+std::vector<W> engine_floored(const spira::word_layout *layout, std::vector<W> words,
+                              spira::triple stride) {
+    for (W &word : words) {
+        word = spira::downsample_word(layout, word, stride, spira::downsample_by_mask(stride));
+    }
+    return set_sorted(words);
+}
+
+// A strided layer and its inverse, which have the same pairs: the engines keep one map for both.
+template <typename W, typename F>
+void engine_strides(int32_t voxels, F check) {
+    random_state r = random_make(2);
+    const spira::triple lo = {-20, -9, 3}, hi = {12, 15, 20};
+    for (spira::triple up :
+         {spira::triple{2, 2, 2}, spira::triple{3, 1, 2}, spira::triple{4, 4, 1}}) {
+        for (const engine_kernel &c : engine_kernels) {
+            spira::kernel_shape k = {c.size, c.dilation, {1, 1, 1}, false}, back = k;
+            back.transposed = true;
+            const spira::word_layout l =
+                reference_layout<W>(lo, hi, 2, up, spira::kernel_reach(&k));
+            const std::vector<W> fine = set_random<W>(&r, &l, lo, hi, voxels),
+                                 coarse = engine_floored(&l, fine, up);
+            const engine_forms f = check(&l, &k, fine, &coarse, 2, engine_limits{-1, -1}),
+                               g = check(&l, &back, coarse, &fine, 0, engine_limits{-1, -1});
+            CHECK_EQUAL(f.pairs, g.pairs);
+            CHECK(f.part[engine_indice_pair_num] == g.part[engine_indice_pair_num]);
+        }
+    }
+}
+
+// Lists and strides as long as they must be, longer and shorter.
+template <typename F>
+void engine_full_and_one_more(std::initializer_list<int32_t> sizes, F check) {
+    random_state r = random_make(4);
+    const spira::triple lo = {0, 0, 0}, hi = {10, 10, 10};
+    const std::vector<uint32_t> *same = nullptr;
+    for (spira::triple size : {spira::triple{3, 3, 3}, spira::triple{2, 2, 2},
+                               spira::triple{5, 3, 2}, spira::triple{1, 1, 1}}) {
+        const spira::kernel_shape k = {size, {1, 1, 1}, {1, 1, 1}, false};
+        const spira::word_layout l = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {2, 1, 1});
+        for (int32_t n : sizes) {
+            if (test_quick() && n > 50) {
+                continue;
+            }
+            const std::vector<uint32_t> words = set_random<uint32_t>(&r, &l, lo, hi, n);
+            const engine_forms f = check(&l, &k, words, same, 0, engine_limits{-1, -1});
+            const int32_t pairs = (int32_t)f.pairs, longest = (int32_t)f.longest;
+            REQUIRE(longest >= 2 && pairs >= 2);
+            check(&l, &k, words, same, 0, engine_limits{pairs, longest - 1});
+            check(&l, &k, words, same, 0, engine_limits{pairs, 1});
+            check(&l, &k, words, same, 3, engine_limits{pairs, longest + 3});
+            check(&l, &k, words, same, 0, engine_limits{pairs + 5, longest - 1});
+        }
+    }
+}
+
+// Begins that disagree with the arrays, and of none: nothing is read or written out of bounds.
+// run(begin, b): makes lists of 4 pairs and writes the forms of a kernel of 3 offsets to b.
+template <typename F>
+void engine_lists_that_disagree(const engine_memory *memory, F run) {
+    const int32_t begins[][4] = {
+        {0, 9, 9, 9}, {-5, 2, 4, INT32_MAX}, {4, 0, 4, 0}, {0, 4, 0, 4}, {0, 0, 0, 0}};
+    for (const auto &begin : begins) {
+        engine_buffers b = engine_buffers_make(memory, {1, 1, 3}, {4, 5});
+        run(begin, &b);
+        const engine_forms f = engine_buffers_read(memory, &b);
+        CHECK(f.part[engine_begin].back() <= 4 && f.part[engine_nbmaps].size() <= 8);
+        if (begin[1] == 0 && begin[2] == 0) {
+            CHECK(f.part[engine_indice_pairs] == std::vector<int32_t>(2 * 3 * 5, -1));
+            CHECK(f.part[engine_indice_pair_num] == std::vector<int32_t>(3, 0));
+            CHECK(f.part[engine_nbmaps].empty() && f.part[engine_in].empty());
+            CHECK(f.part[engine_begin] == std::vector<int32_t>(4, 0));
+        }
+        guarded_finish();
+    }
 }
 
 SPIRA_API bool engine_same_trouble(spira::device_status got, spira::device_status wanted) {
