@@ -65,7 +65,7 @@ SPIRA_KERNEL void __launch_bounds__(sort_threads)
     const int first = samples * part / sort_parts, mine = samples * group / sort_groups;
     const int others = samples * (part + 1) / sort_parts - first;
     const int all = others + samples * (group + 1) / sort_groups - mine;
-    static_assert(sort_block_samples <= sort_threads, "sort: samples of a thread block");
+    static_assert((int)sort_block_samples <= (int)sort_threads, "sort: samples of a thread block");
     W load[1];
     sort_loading<source, 1> loading = {};
     const int clear = (int)blockIdx.x * sort_threads + thread;

@@ -19,27 +19,6 @@
 
 namespace spira {
 
-// A source of words that exist already.
-template <typename W>
-struct sort_array {
-    const W *words; // [rows]
-};
-
-template <typename W>
-SPIRA_DEVICE int32_t sort_rows(const sort_array<W> &) {
-    return INT32_MAX;
-}
-
-template <typename W>
-SPIRA_DEVICE W sort_load(const sort_array<W> &from, int32_t row) {
-    return from.words[row];
-}
-
-template <typename W>
-SPIRA_DEVICE W sort_word(const sort_array<W> &, W loaded, int32_t, int32_t, bool) {
-    return loaded;
-}
-
 // Rows of a thread whose loads are in flight.
 template <typename source, int most>
 struct sort_loading {

@@ -1,6 +1,6 @@
 // tests/gpu/sort.cu: the sort of words and their rows, against a stable sort on the host.
-#include "../../spira/index/sort.cuh"
 #include "../support/sets.cuh"
+#include "../support/sort_array.h"
 
 using namespace spira;
 

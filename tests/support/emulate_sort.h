@@ -30,7 +30,7 @@ alignas(16) inline thread_local int4 sort_shared[4096];
 
 } // namespace spira
 
-#include "../../spira/index/sort.cuh"
+#include "sort_array.h"
 
 #include <algorithm>
 #include <vector>
