@@ -71,7 +71,7 @@ enum voxel_limits { voxel_limits_none, voxel_limits_any };
 //          small, a cap with more than 4096 batch indices
 // scratch  voxelize_workspace bytes, aligned to 256
 // Asynchronous, deterministic, bit-identical to voxelize_host.
-// cost     a sort of (word, row) pairs, in three launches up to 2^20 rows, and two small kernels; a
+// cost     a sort of (word, row) pairs, in three launches up to 2^19 rows, and two small kernels; a
 //          cap adds four small kernels, a range none
 template <typename W, voxel_limits limits = voxel_limits_none>
 SPIRA_API status voxelize(const voxelize_args<W> *args, void *scratch, size_t scratch_bytes,
