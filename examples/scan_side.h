@@ -59,7 +59,7 @@ static inline int numbers_take(const char *text, int most, float *numbers) {
     for (int count = 0; count < most; ++count) {
         char *end;
         numbers[count] = strtof(text, &end);
-        if (end == text || !spira::voxel_finite(numbers[count])) {
+        if (end == text || !spira::float_is_finite(numbers[count])) {
             return 0;
         }
         if (!*end) {

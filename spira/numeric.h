@@ -76,6 +76,23 @@ SPIRA_BOTH float float_larger(float a, float b) {
     return float_is_nan(a) ? a : float_is_nan(b) ? b : a > b ? a : b;
 }
 
+// Rounded as IEEE 754 says, also by kernels that are compiled with fast maths.
+SPIRA_BOTH float float_divide(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return __fdiv_rn(a, b);
+#else
+    return a / b;
+#endif
+}
+
+SPIRA_BOTH float float_subtract(float a, float b) {
+#ifdef __CUDA_ARCH__
+    return __fsub_rn(a, b);
+#else
+    return a - b;
+#endif
+}
+
 // Rounds to nearest, ties to even, keeping the top 32 - `drop` bits. NaN stays NaN.
 SPIRA_API uint32_t float_bits_rounded(uint32_t u, int drop) {
     if ((u & 0x7fffffffu) > 0x7f800000u) {

@@ -41,24 +41,10 @@ struct voxel_input {
 // The largest |voxel index| of a point, well within an int. Points beyond it are out of range.
 enum { voxel_index_max = 1 << 30 };
 
-// Tests the bits, because compilers may assume that there are no NaNs (-ffast-math).
-SPIRA_BOTH bool voxel_finite(float f) {
-#ifdef __CUDA_ARCH__
-    const uint32_t bits = __float_as_uint(f);
-#else
-    const uint32_t bits = float_bits(f);
-#endif
-    return (bits & 0x7f800000u) != 0x7f800000u;
-}
-
 // The voxel index of one coordinate of a point. Returns false if it is out of range or not finite.
 SPIRA_BOTH bool voxel_quantise(float p, float origin, float size, int *index) {
-#ifdef __CUDA_ARCH__ // rounded as IEEE 754 says, whatever the flags for fast maths are
-    float f = floorf(__fdiv_rn(__fsub_rn(p, origin), size));
-#else
-    float f = floorf((p - origin) / size);
-#endif
-    bool good = voxel_finite(f) && f >= -(float)voxel_index_max && f <= (float)voxel_index_max;
+    const float f = floorf(float_divide(float_subtract(p, origin), size));
+    bool good = float_is_finite(f) && f >= -(float)voxel_index_max && f <= (float)voxel_index_max;
     *index = good ? (int)f : 0;
     return good;
 }
@@ -118,7 +104,7 @@ SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input
     *word = word_none<W>();
     if (points) {
         const float *p = raw->point;
-        if (!voxel_finite(p[0]) || !voxel_finite(p[1]) || !voxel_finite(p[2])) {
+        if (!float_is_finite(p[0]) || !float_is_finite(p[1]) || !float_is_finite(p[2])) {
             return voxel_not_finite;
         }
         bool good = voxel_quantise(p[0], in->origin[0], in->size[0], &v.x);
@@ -159,9 +145,10 @@ SPIRA_API status voxel_input_check(const voxel_input *in) {
                   in->rows);
     SPIRA_REQUIRE(in->columns >= 3, status_bad_size, "input.columns", in->columns);
     for (int a = 0; a < 3 && in->points; ++a) {
-        SPIRA_REQUIRE(voxel_finite(in->size[a]) && in->size[a] > 0, status_grid,
+        SPIRA_REQUIRE(float_is_finite(in->size[a]) && in->size[a] > 0, status_grid,
                       "input.size (must be positive and finite)", a);
-        SPIRA_REQUIRE(voxel_finite(in->origin[a]), status_grid, "input.origin (must be finite)", a);
+        SPIRA_REQUIRE(float_is_finite(in->origin[a]), status_grid, "input.origin (must be finite)",
+                      a);
     }
     const triple e = in->extent;
     const bool none = triple_equal(e, triple_make(0, 0, 0));
@@ -184,9 +171,9 @@ SPIRA_API status voxel_range(const float lo[3], const float hi[3], const float s
     SPIRA_REQUIRE(lo && hi && size && in, status_null_pointer, "range", 0);
     int extent[3];
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(voxel_finite(size[a]) && size[a] > 0, status_grid,
+        SPIRA_REQUIRE(float_is_finite(size[a]) && size[a] > 0, status_grid,
                       "size (must be positive and finite)", a);
-        SPIRA_REQUIRE(voxel_finite(lo[a]) && voxel_finite(hi[a]), status_grid,
+        SPIRA_REQUIRE(float_is_finite(lo[a]) && float_is_finite(hi[a]), status_grid,
                       "range (must be finite)", a);
         const double voxels = floor(((double)hi[a] - (double)lo[a]) / (double)size[a] + 0.5);
         SPIRA_REQUIRE(voxels >= 1 && voxels <= (double)voxel_index_max, status_grid,
@@ -208,9 +195,9 @@ SPIRA_API status voxel_bounds(const float lo[3], const float hi[3], const float 
     SPIRA_REQUIRE(lo && hi && size && origin && need, status_null_pointer, "bounds", 0);
     int out[2][3];
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(voxel_finite(size[a]) && size[a] > 0, status_grid,
+        SPIRA_REQUIRE(float_is_finite(size[a]) && size[a] > 0, status_grid,
                       "size (must be positive and finite)", a);
-        bool good = voxel_finite(lo[a]) && voxel_finite(hi[a]) && voxel_finite(origin[a]);
+        bool good = float_is_finite(lo[a]) && float_is_finite(hi[a]) && float_is_finite(origin[a]);
         good = voxel_quantise(lo[a], origin[a], size[a], &out[0][a]) && good;
         good = voxel_quantise(hi[a], origin[a], size[a], &out[1][a]) && good;
         SPIRA_REQUIRE(good, status_grid, "size (so small that the coordinates overflow)", a);

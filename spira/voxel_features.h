@@ -106,14 +106,7 @@ SPIRA_BOTH float voxel_feature_join(voxel_feature kind, float a, float b) {
 
 // The end of the computation. all: of all `count` rows that count.
 SPIRA_BOTH float voxel_feature_end(voxel_feature kind, float all, int32_t count) {
-    if (kind != voxel_feature_mean) {
-        return all;
-    }
-#ifdef __CUDA_ARCH__
-    return __fdiv_rn(all, (float)count);
-#else
-    return all / (float)count;
-#endif
+    return kind == voxel_feature_mean ? float_divide(all, (float)count) : all;
 }
 
 // How many rows of a voxel count: the first max_points, or all if it is 0.
@@ -165,14 +158,6 @@ SPIRA_BOTH float voxel_centre(int index, float size, float origin) {
 #endif
 }
 
-SPIRA_BOTH float voxel_difference(float a, float b) {
-#ifdef __CUDA_ARCH__
-    return __fsub_rn(a, b);
-#else
-    return a - b;
-#endif
-}
-
 // What a channel of the features is made of: a column of the values, minus a place.
 struct voxel_channel {
     int column;
@@ -197,9 +182,9 @@ SPIRA_BOTH float voxel_channel_end(const voxel_features_args<W> &args, const wor
     if (channel.minus == voxel_append_centre) {
         const struct voxel v = word_unpack<W>(&layout, args.set.words[voxel]);
         const int axis = channel.column, index = axis == 0 ? v.x : axis == 1 ? v.y : v.z;
-        return voxel_difference(value, voxel_centre(index, args.size[axis], args.origin[axis]));
+        return float_subtract(value, voxel_centre(index, args.size[axis], args.origin[axis]));
     }
-    return channel.minus == voxel_append_mean ? voxel_difference(value, mean) : value;
+    return channel.minus == voxel_append_mean ? float_subtract(value, mean) : value;
 }
 
 // A channel of a voxel, for the host loop.

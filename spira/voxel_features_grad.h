@@ -88,15 +88,6 @@ struct voxel_features_grad_column {
     float mean;    // that of the mean of the rows, which is subtracted
 };
 
-// A row's share of a mean.
-SPIRA_BOTH float voxel_features_grad_share(float grad, int32_t rows) {
-#ifdef __CUDA_ARCH__
-    return __fdiv_rn(grad, (float)rows);
-#else
-    return grad / (float)rows;
-#endif
-}
-
 // The largest of rows begin .. end - 1 of a voxel, as voxel_features takes it: a place in
 // rows.order.
 SPIRA_BOTH int32_t voxel_features_grad_largest(const voxel_features_grad_args &a, int32_t begin,
@@ -121,13 +112,13 @@ SPIRA_BOTH void voxel_features_grad_put(const voxel_features_grad_args &a, int64
     const bool mean = a.kind == voxel_feature_mean, minus = a.append & voxel_append_mean;
     const int32_t winner =
         a.kind == voxel_feature_max ? voxel_features_grad_largest(a, begin, end, column) : begin;
-    const float share = mean ? voxel_features_grad_share(grad.feature, end - begin) : 0.0f;
-    const float back = minus ? voxel_features_grad_share(grad.mean, end - begin) : 0.0f;
+    const float share = mean ? float_divide(grad.feature, (float)(end - begin)) : 0.0f;
+    const float back = minus ? float_divide(grad.mean, (float)(end - begin)) : 0.0f;
     for (int32_t i = begin; i < end; ++i) {
         if (mean || minus || i == winner) {
             const float own = mean ? share : i == winner ? grad.feature : 0.0f;
             a.values_grad[(int64_t)a.rows.order[i] * voxel_features_grad_channels(a) + column] =
-                minus ? voxel_difference(own, back) : own;
+                minus ? float_subtract(own, back) : own;
         }
     }
 }

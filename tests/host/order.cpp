@@ -3,6 +3,7 @@
 
 #include "../../spira/order.h"
 
+#include <bitset>
 #include <map>
 #include <set>
 #include <string>
@@ -62,34 +63,18 @@ static int direction_place(triple d) {
     return (int)(std::find(all.begin(), all.end(), wanted) - all.begin());
 }
 
-// The direction numbers of the offsets with a norm below the threshold.
-static std::vector<int> direction_places(const kernel_shape *kernel, int threshold = map_all) {
-    const int first[3] = {kernel->size.x % 2 ? -((kernel->size.x - 1) / 2) : 0,
-                          kernel->size.y % 2 ? -((kernel->size.y - 1) / 2) : 0,
-                          kernel->size.z % 2 ? -((kernel->size.z - 1) / 2) : 0};
-    std::vector<int> places;
-    for (int x = 0; x < kernel->size.x; ++x) {
-        for (int y = 0; y < kernel->size.y; ++y) {
-            for (int z = 0; z < kernel->size.z; ++z) {
-                const triple d = {first[0] + x, first[1] + y, first[2] + z};
-                if (abs(d.x) + abs(d.y) + abs(d.z) < threshold) {
-                    places.push_back(direction_place({sign(d.x), sign(d.y), sign(d.z)}));
-                }
-            }
-        }
-    }
-    return places;
-}
+// A number of an output, as bits: of 24 sectors or of 27 directions, the first sector the highest.
+typedef std::bitset<27> number;
 
 // Whether a comes before b in the reflected Gray code. The code of n bits is the code of n - 1
 // bits, then the same backwards with the highest bit set.
-static bool gray_before(const std::vector<char> &a, const std::vector<char> &b) {
+static bool gray_before(const number &a, const number &b) {
     bool backwards = false;
     for (size_t bit = a.size(); bit-- > 0;) {
         if (a[bit] != b[bit]) {
             return backwards ? a[bit] : b[bit];
         }
-        backwards ^= a[bit] != 0;
+        backwards ^= a[bit];
     }
     return false;
 }
@@ -114,74 +99,59 @@ static const std::vector<std::string> sectors_in_order = {
     "-00", "+00", "0-0", "0+0", "00-", "00+",
 };
 
-// A map of up to 10 directions: each number is a class.
-static bool directions_few(const kernel_shape *kernel, int threshold) {
-    const std::vector<int> places = direction_places(kernel, threshold);
-    return std::set<int>(places.begin(), places.end()).size() <= 10;
-}
+// A column of a map: its direction, and the bits that it sets in the number of an output that has
+// it: those of its sectors, or that of its direction.
+struct column {
+    int place;
+    number bits;
+};
 
-static bool has_sectors(const kernel_shape *kernel, int threshold) {
+// The columns of a map: the offsets with a norm below the threshold. few: whether they have up to
+// 10 directions, so that each number is a class; sectors: whether bits are of sectors
+struct order_columns_of_map {
+    std::vector<column> all;
+    bool few, sectors;
+};
+
+static order_columns_of_map columns_of(const kernel_shape *kernel, int threshold = map_all) {
     const triple size = kernel->size;
-    return size.x == 3 && size.y == 3 && size.z == 3 && !directions_few(kernel, threshold);
-}
-
-// The bits that a direction sets in the number of an output that has it, the highest last: those of
-// its sectors, or that of the direction.
-static std::vector<char> bits_of(bool sectors, int direction) {
-    std::vector<char> bits;
-    if (!sectors) {
-        bits.resize(27, 0);
-        bits[(size_t)direction] = 1;
-        return bits;
-    }
-    for (int x : {-1, 0, 1}) {
-        for (int y : {-1, 0, 1}) {
-            for (int z : {-1, 0, 1}) {
-                for (size_t p = 0; p < 24 && direction_place({x, y, z}) == direction; ++p) {
-                    bits.insert(bits.begin(), part_has(sectors_in_order[p], {x, y, z}));
+    order_columns_of_map c = {};
+    std::vector<triple> offsets;
+    std::set<int> places;
+    for (int x = 0; x < size.x; ++x) {
+        for (int y = 0; y < size.y; ++y) {
+            for (int z = 0; z < size.z; ++z) {
+                const triple d = {size.x % 2 ? x - size.x / 2 : x, size.y % 2 ? y - size.y / 2 : y,
+                                  size.z % 2 ? z - size.z / 2 : z};
+                if (abs(d.x) + abs(d.y) + abs(d.z) < threshold) {
+                    offsets.push_back(d);
+                    places.insert(direction_place({sign(d.x), sign(d.y), sign(d.z)}));
                 }
             }
         }
     }
-    return bits;
-}
-
-// The bits of each column.
-static std::vector<std::vector<char>> bits_of_columns(const kernel_shape *kernel, int threshold) {
-    const bool sectors = has_sectors(kernel, threshold);
-    std::map<int, std::vector<char>> known;
-    std::vector<std::vector<char>> bits;
-    for (int place : direction_places(kernel, threshold)) {
-        if (!known.count(place)) {
-            known[place] = bits_of(sectors, place);
+    c.few = places.size() <= 10;
+    c.sectors = !c.few && triple_equal(size, {3, 3, 3});
+    for (const triple &d : offsets) {
+        column own = {direction_place({sign(d.x), sign(d.y), sign(d.z)}), {}};
+        for (size_t n = 0; n < 24 && c.sectors; ++n) {
+            own.bits[23 - n] = part_has(sectors_in_order[n], {d.x, d.y, d.z});
         }
-        bits.push_back(known[place]);
-    }
-    return bits;
-}
-
-// The number of each output.
-static std::vector<std::vector<char>> numbers_of(const kernel_shape *kernel, const int32_t *map,
-                                                 int32_t count, int threshold) {
-    const std::vector<std::vector<char>> bits = bits_of_columns(kernel, threshold);
-    std::vector<std::vector<char>> has((size_t)count, std::vector<char>(bits[0].size(), 0));
-    for (int32_t i = 0; i < count; ++i) {
-        for (size_t k = 0; k < bits.size(); ++k) {
-            for (size_t b = 0; map[(size_t)i * bits.size() + k] >= 0 && b < bits[k].size(); ++b) {
-                has[(size_t)i][b] |= bits[k][b];
-            }
+        if (!c.sectors) {
+            own.bits.set((size_t)own.place);
         }
+        c.all.push_back(own);
     }
-    return has;
+    return c;
 }
 
 // The place of a number in the reflected Gray code: a bit is set if the number has an odd number of
 // bits from it upwards.
-static uint32_t gray_place(const std::vector<char> &number) {
+static uint32_t gray_place(const number &of) {
     uint32_t place = 0;
     bool odd = false;
-    for (size_t bit = number.size(); bit-- > 0;) {
-        odd ^= number[bit] != 0;
+    for (size_t bit = of.size(); bit-- > 0;) {
+        odd ^= of[bit];
         place = 2 * place + odd;
     }
     return place;
@@ -191,15 +161,19 @@ static uint32_t gray_place(const std::vector<char> &number) {
 // begins at each place of the table, or at each place if there are few directions.
 static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int32_t *map,
                                            int32_t count, int threshold) {
-    const std::vector<std::vector<char>> has = numbers_of(kernel, map, count, threshold);
-    const uint32_t *table =
-        has_sectors(kernel, threshold) ? order_table_sectors() : order_table_directions();
+    const order_columns_of_map columns = columns_of(kernel, threshold);
+    const uint32_t *table = columns.sectors ? order_table_sectors() : order_table_directions();
+    std::vector<number> has((size_t)count);
+    for (size_t i = 0; i < (size_t)count * columns.all.size(); ++i) {
+        const column &own = columns.all[i % columns.all.size()];
+        has[i / columns.all.size()] |= map[i] >= 0 ? own.bits : number();
+    }
     std::vector<std::pair<long, int32_t>> classes;
     for (int32_t i = 0; i < count; ++i) {
         const uint32_t place = gray_place(has[(size_t)i]);
         const long before =
             std::count_if(table + 1, table + 1024, [=](uint32_t begin) { return begin <= place; });
-        classes.push_back({directions_few(kernel, threshold) ? (long)place : before, i});
+        classes.push_back({columns.few ? (long)place : before, i});
     }
     std::sort(classes.begin(), classes.end());
     std::vector<int32_t> order;
@@ -210,7 +184,7 @@ static std::vector<int32_t> order_expected(const kernel_shape *kernel, const int
         std::sort(order.begin() + (long)first,
                   order.begin() + (long)std::min(first + 1024, order.size()),
                   [&](int32_t a, int32_t b) {
-                      const std::vector<char> &x = has[(size_t)a], &y = has[(size_t)b];
+                      const number &x = has[(size_t)a], &y = has[(size_t)b];
                       return gray_before(x, y) || (!gray_before(y, x) && a < b);
                   });
     }
@@ -255,31 +229,24 @@ static int64_t group_faults(const int32_t *map, const std::vector<int32_t> &orde
 // its share of the columns.
 static int64_t schedule_faults(const kernel_shape *kernel, int threshold, int32_t count,
                                const order_layout *t) {
-    const std::vector<int> places = direction_places(kernel, threshold);
-    const std::vector<std::vector<char>> bits = bits_of_columns(kernel, threshold);
+    const std::vector<column> columns = columns_of(kernel, threshold).all;
     const int64_t words = (t->volume + 31) / 32, many = (t->groups + 1) / 2;
     std::vector<std::pair<int64_t, int32_t>> wanted;
     for (int32_t pair = 0; pair < (count + 127) / 128; ++pair) {
-        std::vector<char> number(bits[0].size(), 0);
-        for (size_t k = 0; k < places.size(); ++k) {
+        number all; // of the pair's outputs together
+        for (size_t k = 0; k < columns.size(); ++k) {
             for (int64_t g = 2 * pair; g < std::min(2 * pair + 2, t->groups); ++g) {
-                for (size_t b = 0;
-                     t->mask[g * words + (int)k / 32] >> k % 32 & 1 && b < number.size(); ++b) {
-                    number[b] |= bits[k][b];
-                }
+                const bool has = t->mask[g * words + (int)k / 32] >> k % 32 & 1;
+                all |= has ? columns[k].bits : number();
             }
         }
         std::map<int, int64_t> lie; // columns of the directions that weigh
-        for (size_t k = 0; k < places.size(); ++k) {
-            bool all = true;
-            for (size_t b = 0; b < number.size(); ++b) {
-                all = all && number[b] >= bits[k][b];
-            }
-            lie[places[k]] += all;
+        for (const column &c : columns) {
+            lie[c.place] += (c.bits & ~all).none();
         }
         int64_t weight = 0;
         for (const auto &d : lie) {
-            weight += 254 * d.second / (int64_t)places.size();
+            weight += 254 * d.second / (int64_t)columns.size();
         }
         wanted.push_back({-weight, pair});
     }
@@ -346,9 +313,9 @@ TEST(order_numbers_the_directions) {
     for (int x = 1; x <= kernel_size_max; ++x) {
         for (triple size : {triple{x, 16 - x, 3}, triple{2, x, x}, triple{x, 1, 4}}) {
             kernel_shape k = kernel_sized(size.x, size.y, size.z);
-            std::vector<int> places = direction_places(&k);
-            for (size_t i = 0; i < places.size(); ++i) {
-                CHECK_EQUAL(order_direction(&k, &n, (int)i), places[i]);
+            const std::vector<column> all = columns_of(&k).all;
+            for (size_t i = 0; i < all.size(); ++i) {
+                CHECK_EQUAL(order_direction(&k, &n, (int)i), all[i].place);
             }
         }
     }
@@ -361,12 +328,7 @@ TEST(order_keys_are_ranks_of_the_gray_code) {
     random_state r = random_make(1);
     for (int i = 0; i < 3000; ++i) {
         uint32_t a = random_u32(&r) >> 5, b = i % 2 ? random_u32(&r) >> 5 : a ^ 1u << i % 27;
-        std::vector<char> x, y;
-        for (int bit = 0; bit < 27; ++bit) {
-            x.push_back((char)(a >> bit & 1));
-            y.push_back((char)(b >> bit & 1));
-        }
-        CHECK_EQUAL(order_gray_rank(a) < order_gray_rank(b), gray_before(x, y));
+        CHECK_EQUAL(order_gray_rank(a) < order_gray_rank(b), gray_before(a, b));
         CHECK(order_gray_rank(a) < 1u << 27);
     }
     CHECK_EQUAL(order_gray_rank(1u << 26), (1u << 27) - 1);
@@ -376,21 +338,19 @@ TEST(order_keys_are_ranks_of_the_gray_code) {
 // By their definition. No two offsets are in the same sectors.
 TEST(order_sectors_are_parts_of_the_kernel) {
     const kernel_shape three = kernel_cube(3, 1);
-    const std::vector<std::vector<char>> bits = bits_of_columns(&three, map_all);
+    const std::vector<column> columns = columns_of(&three).all;
     const order_numbers numbers = order_numbers_make();
     const order_weights weights = order_weights_make(&three, map_all);
     std::set<uint32_t> different;
     uint32_t directions = 0, united = 0;
-    REQUIRE(bits.size() == 27);
+    REQUIRE(columns.size() == 27);
     for (int k = 0; k < 27; ++k) {
         const int direction = order_direction(&three, &numbers, k);
         const uint32_t sectors = order_bits_of(weights, direction);
         directions |= 1u << direction;
         united |= sectors;
         CHECK_EQUAL(order_sectors_of(directions), united);
-        for (int b = 0; b < 32; ++b) {
-            CHECK_EQUAL((int)(sectors >> b & 1), b < 24 ? (int)bits[(size_t)k][(size_t)b] : 0);
-        }
+        CHECK_EQUAL(sectors, (uint32_t)columns[(size_t)k].bits.to_ulong());
         different.insert(sectors);
     }
     CHECK_EQUAL((int)different.size(), 27);
@@ -398,7 +358,7 @@ TEST(order_sectors_are_parts_of_the_kernel) {
                         triple{2, 2, 2}, triple{1, 1, 1}, triple{5, 5, 5}, triple{3, 3, 5}}) {
         const kernel_shape kernel = kernel_sized(size.x, size.y, size.z);
         const order_weights w = order_weights_make(&kernel, map_all);
-        const bool few = directions_few(&kernel, map_all);
+        const bool few = columns_of(&kernel).few;
         CHECK_EQUAL(w.keys, few ? order_by_few : order_by_directions);
         for (int d = 0; d < 27; ++d) { // few: its place among those of the map
             const uint32_t lower = few ? w.directions & ((1u << d) - 1) : (1u << d) - 1;
@@ -414,12 +374,13 @@ TEST(order_weights_are_shares) {
     for (int size = 1; size <= kernel_size_max; ++size) {
         const kernel_shape kernel = kernel_cube(size, 1);
         for (int threshold : {1, 2, 3, 5, (int)map_all}) {
-            const std::vector<int> places = direction_places(&kernel, threshold);
+            const std::vector<column> all_of = columns_of(&kernel, threshold).all;
             const order_weights w = order_weights_make(&kernel, threshold);
             int all = 0;
             for (int d = 0; d < 27; ++d) {
-                int lie = (int)std::count(places.begin(), places.end(), d);
-                CHECK_EQUAL((int)w.weight[d], 254 * lie / (int)places.size());
+                const int lie = (int)std::count_if(all_of.begin(), all_of.end(),
+                                                   [=](const column &c) { return c.place == d; });
+                CHECK_EQUAL((int)w.weight[d], 254 * lie / (int)all_of.size());
                 CHECK(size > 3 || lie <= 1);
                 CHECK_EQUAL((int)(w.directions >> d & 1), (int)(lie > 0));
                 all += w.weight[d];
@@ -439,7 +400,7 @@ TEST(order_weights_are_shares) {
 
 static void check_build(random_state *r, const kernel_shape *kernel, int32_t count,
                         int32_t capacity, int percent, int threshold = map_all) {
-    const int volume = (int)direction_places(kernel, threshold).size();
+    const int volume = (int)columns_of(kernel, threshold).all.size();
     int32_t *map = map_random(r, count, volume, percent); // no rows past the count
     order_layout t = layout_new(capacity, volume);
     CHECK_OK(build(kernel, map, count, capacity, t, threshold));
