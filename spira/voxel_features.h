@@ -45,9 +45,10 @@ struct voxel_features_args {
     void *features; // [capacity, voxel_features_channels()] of `type`, aligned to its element
 };
 
-// Channels of the features: the values', then three from the centre, then three from the mean.
-template <typename W>
-SPIRA_BOTH int voxel_features_channels(const voxel_features_args<W> *args) {
+// Channels of the features: the values', then three from the centre, then three from the mean. A:
+// voxel_features_args, or those of the gradient
+template <typename A>
+SPIRA_BOTH int voxel_features_channels(const A *args) {
     return args->channels + (args->append & voxel_append_centre ? 3 : 0) +
            (args->append & voxel_append_mean ? 3 : 0);
 }
@@ -66,8 +67,9 @@ SPIRA_API status voxel_features_centre_check(const voxel_features_args<W> *args)
     return status_success();
 }
 
-template <typename W>
-SPIRA_API status voxel_features_check(const voxel_features_args<W> *args) {
+// What features and their gradient have alike.
+template <typename A>
+SPIRA_API status voxel_features_common_check(const A *args) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_REQUIRE(args->kind == voxel_feature_mean || args->kind == voxel_feature_first ||
                       args->kind == voxel_feature_max,
@@ -76,12 +78,18 @@ SPIRA_API status voxel_features_check(const voxel_features_args<W> *args) {
     SPIRA_REQUIRE(!(args->append & ~(unsigned)(voxel_append_centre | voxel_append_mean)),
                   status_unsupported, "append", args->append);
     SPIRA_REQUIRE(numeric_valid(args->type), status_unsupported, "type", args->type);
-    SPIRA_TRY(pointer_check(args->values, alignof(float), "values"));
-    SPIRA_TRY(pointer_check(args->features, (size_t)numeric_size(args->type), "features"));
     SPIRA_TRY(pointer_check(args->rows.order, alignof(int32_t), "rows.order"));
     SPIRA_TRY(pointer_check(args->rows.begin, alignof(int32_t), "rows.begin"));
     SPIRA_REQUIRE(args->channels >= 1 && args->channels <= INT32_MAX - 6, status_bad_size,
                   "channels", args->channels);
+    return status_success();
+}
+
+template <typename W>
+SPIRA_API status voxel_features_check(const voxel_features_args<W> *args) {
+    SPIRA_TRY(voxel_features_common_check(args));
+    SPIRA_TRY(pointer_check(args->values, alignof(float), "values"));
+    SPIRA_TRY(pointer_check(args->features, (size_t)numeric_size(args->type), "features"));
     SPIRA_REQUIRE(args->columns >= args->channels && (!args->append || args->columns >= 3),
                   status_bad_size, "columns", args->columns);
     SPIRA_TRY(pointer_check(args->set.count, alignof(int32_t), "set.count"));

@@ -28,40 +28,23 @@ struct voxel_features_grad_args {
     float *values_grad;        // [row_capacity, voxel_features_grad_channels]
 };
 
-// Channels of features_grad, as voxel_features_channels.
-SPIRA_BOTH int voxel_features_grad_read(const voxel_features_grad_args &a) {
-    return a.channels + (a.append & voxel_append_centre ? 3 : 0) +
-           (a.append & voxel_append_mean ? 3 : 0);
-}
-
 // Columns of values_grad: those that features are made of. Appended channels need x, y and z.
 SPIRA_BOTH int voxel_features_grad_channels(const voxel_features_grad_args &a) {
     return a.append && a.channels < 3 ? 3 : a.channels;
 }
 
 SPIRA_API status voxel_features_grad_check(const voxel_features_grad_args *a) {
-    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(a->kind == voxel_feature_mean || a->kind == voxel_feature_first ||
-                      a->kind == voxel_feature_max,
-                  status_unsupported, "kind", a->kind);
-    SPIRA_REQUIRE(a->max_points >= 0, status_bad_size, "max_points", a->max_points);
-    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
-    SPIRA_REQUIRE(a->channels >= 1 && a->channels <= INT32_MAX - 6, status_bad_size, "channels",
-                  a->channels);
-    SPIRA_REQUIRE(!(a->append & ~(unsigned)(voxel_append_centre | voxel_append_mean)),
-                  status_unsupported, "append", a->append);
+    SPIRA_TRY(voxel_features_common_check(a));
     if (a->kind == voxel_feature_max) {
         SPIRA_TRY(pointer_check(a->values, alignof(float), "values"));
         SPIRA_REQUIRE(a->columns >= voxel_features_grad_channels(*a), status_bad_size, "columns",
                       a->columns);
     }
-    SPIRA_TRY(pointer_check(a->rows.order, alignof(int32_t), "rows.order"));
-    SPIRA_TRY(pointer_check(a->rows.begin, alignof(int32_t), "rows.begin"));
     SPIRA_REQUIRE(a->row_capacity >= 1, status_bad_size, "row_capacity", a->row_capacity);
     SPIRA_TRY(pointer_check(a->count, alignof(int32_t), "count"));
     SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
                   a->capacity);
-    SPIRA_REQUIRE(a->features_channels == voxel_features_grad_read(*a), status_bad_size,
+    SPIRA_REQUIRE(a->features_channels == voxel_features_channels(a), status_bad_size,
                   "features_channels", a->features_channels);
     SPIRA_TRY(pointer_check(a->features_grad, (size_t)numeric_size(a->type), "features_grad"));
     return pointer_check(a->values_grad, alignof(float), "values_grad");
@@ -107,13 +90,13 @@ SPIRA_BOTH int32_t voxel_features_grad_largest(const voxel_features_grad_args &a
 SPIRA_BOTH void voxel_features_grad_put(const voxel_features_grad_args &a, int64_t voxel,
                                         int column, const voxel_features_grad_column &grad) {
     const int32_t begin = a.rows.begin[voxel];
-    int32_t end = a.rows.begin[voxel + 1];
-    end = a.max_points && end - begin > a.max_points ? begin + a.max_points : end;
+    const int32_t rows = voxel_feature_rows(a.max_points, a.rows.begin[voxel + 1] - begin);
+    const int32_t end = begin + rows;
     const bool mean = a.kind == voxel_feature_mean, minus = a.append & voxel_append_mean;
     const int32_t winner =
         a.kind == voxel_feature_max ? voxel_features_grad_largest(a, begin, end, column) : begin;
-    const float share = mean ? float_divide(grad.feature, (float)(end - begin)) : 0.0f;
-    const float back = minus ? float_divide(grad.mean, (float)(end - begin)) : 0.0f;
+    const float share = mean ? float_divide(grad.feature, (float)rows) : 0.0f;
+    const float back = minus ? float_divide(grad.mean, (float)rows) : 0.0f;
     for (int32_t i = begin; i < end; ++i) {
         if (mean || minus || i == winner) {
             const float own = mean ? share : i == winner ? grad.feature : 0.0f;
