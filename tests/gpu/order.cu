@@ -221,34 +221,6 @@ DEVICE_TEST(gpu_order_many_maps) {
     }
 }
 
-// Maps with the largest keys next to positions without rows; empty maps; all maps but one empty.
-DEVICE_TEST(gpu_order_ends_of_the_keys) {
-    random_state random = random_make(4);
-    for (int maps : {1, 2, 3, 4, 8, 16}) {
-        for (int32_t room : {0, 70}) {
-            if (test_thinned(3)) {
-                continue;
-            }
-            std::vector<scene> scenes, empty;
-            for (int m = 0; m < maps; ++m) {
-                scenes.push_back(order_scene_make(&random, {3, 3, 3}, 100, 100 + room, fill_last));
-                empty.push_back(order_scene_make(&random, {3, 3, 3}, 0, 100 + room, fill_none));
-            }
-            snprintf(label, sizeof label, "%d maps, %d rows more", maps, room);
-            check_both(scenes);
-            check_both(empty);
-            for (int m = 0; m < maps; ++m) {
-                if (test_quick() && m % 5) {
-                    continue;
-                }
-                std::vector<scene> one = empty;
-                one[(size_t)m] = scenes[(size_t)m];
-                check_both(one);
-            }
-        }
-    }
-}
-
 // Capacities of many runs; counts around the ends of the first runs.
 DEVICE_TEST(gpu_order_room_for_many_runs) {
     random_state random = random_make(11);
@@ -525,42 +497,7 @@ DEVICE_TEST(gpu_order_refuses) {
     CHECK_OK(requests_build(good, &memory, stream_get()));
 }
 
-DEVICE_TEST(gpu_order_planted_errors_are_found) {
-    random_state random = random_make(9);
-    scene s = order_scene_make(&random, {3, 3, 3}, 1000, 1100, fill_sparse);
-    const order_request request = request_make(&s, 1);
-    const scratch memory = scratch_make({request});
-    REQUIRE_OK(requests_build({request}, &memory, stream_get()));
-    const arrays wanted = order_arrays_fetch(&request.layout);
-    CHECK_EQUAL(difference(wanted, order_arrays_on_host(&s, 1)), "");
-    arrays bad = wanted;
-    std::swap(bad.row[70], bad.row[71]);
-    CHECK(strstr(difference(bad, wanted), "row[70]") != nullptr);
-    bad = wanted;
-    bad.mask[3] ^= 1u << 26;
-    CHECK(strstr(difference(bad, wanted), "mask[3]") != nullptr);
-    bad = wanted;
-    std::swap(bad.schedule[0], bad.schedule[1]);
-    CHECK(strstr(difference(bad, wanted), "schedule[0]") != nullptr);
-    bad = wanted;
-    ++bad.source.back(); // a write past the last row group
-    CHECK(strstr(difference(bad, wanted), "source[") != nullptr);
-    // A row too few.
-    const int32_t fewer = s.count - 1;
-    device_copy_in((int32_t *)request.count, &fewer, 1);
-    REQUIRE_OK(requests_build({request}, &memory, stream_get()));
-    CHECK(difference(order_arrays_fetch(&request.layout), wanted)[0] != 0);
-}
-
 // ---- slots --------------------------------------------------------------------------------------
-
-int64_t slots_on_host(const scene *s) {
-    arrays b = order_arrays_on_host(s, 0);
-    const order_layout t = order_arrays_layout(&b);
-    int64_t slots = -1;
-    CHECK_OK(order_slots_host(&t, s->count, &slots));
-    return slots;
-}
 
 DEVICE_TEST(gpu_order_slots) {
     random_state random = random_make(31);
@@ -572,21 +509,18 @@ DEVICE_TEST(gpu_order_slots) {
             }
             order_fill kind = (order_fill)(turn++ % order_fills);
             scene s = order_scene_make(&random, size, n, n + turn % 3 * 100 + 1, kind);
+            arrays host = order_arrays_on_host(&s, 0);
+            const order_layout t = order_arrays_layout(&host);
             const order_request request = request_make(&s, turn % 2);
             const scratch memory = scratch_make({request});
-            int64_t *slots = device_new<int64_t>(1);
-            for (int run = 0; run < 2; ++run) {
-                CHECK_OK(requests_build({request}, &memory, stream_get()));
+            int64_t *slots = device_new<int64_t>(1), wanted = -1;
+            CHECK_OK(order_slots_host(&t, s.count, &wanted));
+            CHECK_OK(requests_build({request}, &memory, stream_get()));
+            for (int32_t told : {n, s.capacity + 1, (int32_t)INT32_MAX}) { // clamped
+                device_copy_in((int32_t *)request.count, &told, 1);
                 CHECK_OK(
                     order_slots(&request.layout, request.count, s.capacity, slots, stream_get()));
-                CHECK_EQUAL(*device_fetch(slots, 1), slots_on_host(&s));
-            }
-            const int32_t told[] = {s.capacity + 1, INT32_MAX}; // clamped
-            for (int32_t count : told) {
-                device_copy_in((int32_t *)request.count, &count, 1);
-                CHECK_OK(
-                    order_slots(&request.layout, request.count, s.capacity, slots, stream_get()));
-                CHECK_EQUAL(*device_fetch(slots, 1), slots_on_host(&s));
+                CHECK_EQUAL(*device_fetch(slots, 1), wanted);
             }
             guarded_finish();
         }
