@@ -72,13 +72,12 @@ spread_end() { # folder status: the logs that failed; the last line is the sum o
 
 # Tests that take seconds. They start first, one in a process: at the end all cores have work.
 slow='gpu_forms_kernels_of_every_size gpu_forms_windows_of_32_bits gpu_order_many_maps
-    gpu_conv_every_channel_count gpu_conv_every_count gpu_downsample_steps
-    gpu_forms_random_scenes gpu_exchange_every_kernel gpu_downsample_long_groups
-    gpu_pairs_channel_edges gpu_downsample_shapes gpu_order_every_size
-    gpu_exchange_every_size gpu_conv_unaligned_pointers gpu_downsample_steps_field_ends
-    gpu_downsample_random_levels gpu_conv_every_way_to_cut
+    gpu_conv_every_channel_count gpu_conv_every_count gpu_forms_random_scenes
+    gpu_exchange_every_kernel gpu_downsample_long_groups gpu_pairs_channel_edges
+    gpu_downsample_shapes gpu_order_every_size gpu_exchange_every_size gpu_net_minkunet42
+    gpu_conv_unaligned_pointers gpu_downsample_random_scenes gpu_conv_every_way_to_cut
     gpu_forms_real_scans gpu_hybrid_layers gpu_net_with_records
-    gpu_forms_kernels_of_the_largest_tiles gpu_exchange_rows_of_any_width gpu_grad_layers
+    gpu_net_graph_replays gpu_forms_kernels_of_the_largest_tiles gpu_grad_layers
     gpu_conv_random_layers_f16 gpu_downsample_strides_wider_than_the_fields gpu_forms_uneven_sets
     enqueue_is_net_run enqueue_reports_a_capacity_that_is_exceeded'
 
@@ -107,6 +106,8 @@ test_gpu() {
     local told cores status=0
     told=$(mktemp -d)
     cores=$(nproc)
+    # shellcheck disable=SC2086
+    [ -n "${TEST_FILTER-}" ] || printf 'no such test: %s\n' $slow $alone | grep -vFf <(listed)
     test_groups | # two threads for each process
         spread "$told" '-L 1' "${LANES:-$(((cores + 1) / 2))}" \
             env SPIRA_NEED_GPU=1 OMP_NUM_THREADS=2 || status=1

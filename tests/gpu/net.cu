@@ -19,30 +19,16 @@ DEVICE_TEST(gpu_net_zoo) {
     }
 }
 
-static void check_minkunet42(numeric type) {
+DEVICE_TEST(gpu_net_minkunet42) {
     network n;
     network_named("MinkUNet42", &n);
     int32_t voxels = test_quick() ? 200 : 3000;
-    check_network<uint32_t>(&n, type, voxels, voxels + (test_quick() ? 150 : 1000), 3);
-    if (!test_quick()) {
-        check_network<uint64_t>(&n, type, voxels, voxels, 4);
+    for (numeric type : types) {
+        check_network<uint32_t>(&n, type, voxels, voxels + (test_quick() ? 150 : 1000), 3);
+        if (!test_quick()) {
+            check_network<uint64_t>(&n, type, voxels, voxels, 4);
+        }
     }
-}
-
-DEVICE_TEST(gpu_net_minkunet42_f16) {
-    check_minkunet42(numeric_f16);
-}
-
-DEVICE_TEST(gpu_net_minkunet42_bf16) {
-    check_minkunet42(numeric_bf16);
-}
-
-DEVICE_TEST(gpu_net_minkunet42_tf32) {
-    check_minkunet42(numeric_tf32);
-}
-
-DEVICE_TEST(gpu_net_minkunet42_f32) {
-    check_minkunet42(numeric_f32);
 }
 
 DEVICE_TEST(gpu_net_sparseresnets) {
@@ -217,11 +203,13 @@ namespace {
 
 // An input whose count is larger than its capacity: said, and taken for that.
 template <typename W>
-void check_input_count(const network *n) {
+void check_input_count(const char *name) {
     const int32_t most = 300;
-    net_limits limits = limits_make(n, numeric_f16, most, true);
-    device_net<W> d = device_net_make<W>(n, &limits);
-    const frame f = frame_make<W>(21, &d.plan->layout, 2 * most, n->input_channels);
+    network n;
+    network_named(name, &n);
+    net_limits limits = limits_make(&n, numeric_f16, most, true);
+    device_net<W> d = device_net_make<W>(&n, &limits);
+    const frame f = frame_make<W>(21, &d.plan->layout, 2 * most, n.input_channels);
     device_net_upload(&d, &f);
     CHECK_OK(device_net_voxelize(&d, nullptr));
     result<W> results[2];
@@ -245,11 +233,8 @@ void check_input_count(const network *n) {
 } // namespace
 
 DEVICE_TEST(gpu_net_input_count_passed) {
-    network zoo, fine;
-    network_named("zoo", &zoo);
-    network_named("fine", &fine);
-    check_input_count<uint32_t>(&zoo);
-    check_input_count<uint64_t>(&fine); // which has one set
+    check_input_count<uint32_t>("zoo");
+    check_input_count<uint64_t>("fine"); // which has one set
 }
 
 DEVICE_TEST(gpu_net_set_capacity_passed) {
@@ -308,37 +293,40 @@ void check_replays(const char *name, numeric type, bool keep_all, const net_side
 
 } // namespace
 
-DEVICE_TEST(gpu_net_graph_replays_zoo) {
-    check_replays<uint32_t>("zoo", numeric_f16, true, nullptr);
-    check_replays<uint64_t>("zoo", numeric_bf16, true, nullptr);
-    if (!test_quick()) {
-        check_replays<uint32_t>("zoo", numeric_tf32, true, nullptr);
-        check_replays<uint64_t>("zoo", numeric_f32, true, nullptr);
-    }
-}
-
-DEVICE_TEST(gpu_net_graph_replays_minkunet42) {
-    check_replays<uint32_t>("MinkUNet42", numeric_f16, false, nullptr);
-    if (!test_quick()) {
-        check_replays<uint64_t>("MinkUNet42", numeric_f16, false, nullptr);
-        check_replays<uint32_t>("MinkUNet42", numeric_bf16, false, nullptr);
-        check_replays<uint32_t>("MinkUNet42", numeric_tf32, false, nullptr);
-        check_replays<uint64_t>("MinkUNet42", numeric_f32, false, nullptr);
+// On one stream, and beside a second one.
+DEVICE_TEST(gpu_net_graph_replays) {
+    const struct {
+        const char *name;
+        numeric type;
+        bool wide, keep_all, beside, quick; // quick: a sanitizer runs it, too
+    } cases[] = {
+        {"zoo", numeric_f16, false, true, false, true},
+        {"zoo", numeric_bf16, true, true, false, true},
+        {"zoo", numeric_tf32, false, true, false, false},
+        {"zoo", numeric_f32, true, true, false, false},
+        {"MinkUNet42", numeric_f16, false, false, false, true},
+        {"MinkUNet42", numeric_f16, true, false, false, false},
+        {"MinkUNet42", numeric_bf16, false, false, false, false},
+        {"MinkUNet42", numeric_tf32, false, false, false, false},
+        {"MinkUNet42", numeric_f32, true, false, false, false},
+        {"zoo", numeric_f16, false, true, true, true},
+        {"fine", numeric_f16, false, true, true, true},
+        {"strided", numeric_f16, false, true, true, true},
+        {"pooled", numeric_f16, false, true, true, true},
+        {"zoo", numeric_f32, true, true, true, true},
+        {"MinkUNet42", numeric_f16, false, false, true, false},
+        {"SparseResNet21", numeric_bf16, true, false, true, false},
+    };
+    for (const auto &c : cases) {
+        if (!test_quick() || c.quick) {
+            const net_side *side = c.beside ? side_get() : nullptr;
+            c.wide ? check_replays<uint64_t>(c.name, c.type, c.keep_all, side)
+                   : check_replays<uint32_t>(c.name, c.type, c.keep_all, side);
+        }
     }
 }
 
 // ---- a second stream ----------------------------------------------------------------------------
-
-DEVICE_TEST(gpu_net_graph_replays_beside) {
-    for (const char *name : {"zoo", "fine", "strided", "pooled"}) {
-        check_replays<uint32_t>(name, numeric_f16, true, side_get());
-    }
-    check_replays<uint64_t>("zoo", numeric_f32, true, side_get());
-    if (!test_quick()) {
-        check_replays<uint32_t>("MinkUNet42", numeric_f16, false, side_get());
-        check_replays<uint64_t>("SparseResNet21", numeric_bf16, false, side_get());
-    }
-}
 
 // While the second stream is busy the first layers are computed, and no more.
 DEVICE_TEST(gpu_net_first_layers_do_not_wait) {
@@ -481,26 +469,17 @@ DEVICE_TEST(gpu_net_plan_refuses) {
     };
     REQUIRE_OK(make(n.layers, n.count, &layout, &good, &plan));
     CHECK(plan.device && plan.loaded_bytes > 0);
-    CHECK_STATUS(make(nullptr, n.count, &layout, &good, &plan), status_null_pointer);
-    CHECK_STATUS(make(n.layers, n.count, nullptr, &good, &plan), status_null_pointer);
-    CHECK_STATUS(make(n.layers, n.count, &layout, nullptr, &plan), status_null_pointer);
-    CHECK_STATUS(make(n.layers, n.count, &layout, &good, nullptr), status_null_pointer);
-    CHECK_STATUS(make(n.layers, 0, &layout, &good, &plan), status_bad_size);
     CHECK(device_info_equal(&plan.gpu, gpu()));
     CHECK_STATUS(net_plan_device<uint32_t>(nullptr, n.layers, n.count, &layout, &good, &plan),
                  status_null_pointer);
+    CHECK_STATUS(make(n.layers, n.count, nullptr, &good, &plan), status_null_pointer);
+    CHECK_STATUS(make(n.layers, n.count, &layout, nullptr, &plan), status_null_pointer);
+    CHECK_STATUS(make(n.layers, n.count, &layout, &good, nullptr), status_null_pointer);
     CHECK_STATUS(net_plan_device<uint64_t>(gpu(), n.layers, n.count, &layout, &good, &plan),
                  status_unsupported);
-    l = good;
-    l.voxels = 0;
-    CHECK_STATUS(make(n.layers, n.count, &layout, &l, &plan), status_bad_size);
-    l = good;
+    l = good; // what both planners refuse: tests/host/net_plan.cpp
     l.type = (numeric)7;
     CHECK_STATUS(make(n.layers, n.count, &layout, &l, &plan), status_unsupported);
-    n.layers[4].source = net_from(4);
-    status s = make(n.layers, n.count, &layout, &good, &plan);
-    CHECK_STATUS(s, status_layer);
-    CHECK_EQUAL(s.detail, 4);
     network_named("zoo", &n);
     n.layers[0].size = {15, 15, 15}; // reaches further than the layout was fitted to
     CHECK_STATUS(make(n.layers, n.count, &layout, &good, &plan), status_unsupported);
