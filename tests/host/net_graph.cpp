@@ -103,53 +103,36 @@ TEST(net_graph_refuses_grids) {
 
 // ---- sharing ------------------------------------------------------------------------------------
 
-namespace {
-
-// Two strided layers of the input, the second one changed: how many sets and maps there are.
-void check_shared(int sets, int maps, void (*change)(net_layer *l), int line) {
-    network n;
-    net_plan plan;
-    networks::network_begin(&n, 4);
-    networks::network_down(&n, "one", net_input, 8, 3, 2, 1);
-    networks::network_down(&n, "two", net_input, 8, 3, 2, 1);
-    change(n.layers + 1);
-    CHECK_OK(plan_graph(&n, {21, 22, 23}, 1, &plan));
-    char text[64];
-    snprintf(text, sizeof text, "%d sets and %d maps", plan.sets, plan.maps);
-    test_check(plan.sets == sets && plan.maps == maps, __FILE__, line, text);
-}
-
-} // namespace
-
 TEST(net_graph_shares_what_is_derived_alike) {
-    check_shared(
-        2, 1, [](net_layer *) {}, __LINE__);
-    check_shared(
-        2, 1, [](net_layer *l) { l->channels = 5; }, __LINE__);
-    check_shared(
-        3, 2, [](net_layer *l) { l->size.x = 2; }, __LINE__);
-    check_shared(
-        3, 2, [](net_layer *l) { l->stride.y = 3; }, __LINE__);
-    check_shared(
-        3, 2, [](net_layer *l) { l->padding.z = 0; }, __LINE__);
-    check_shared(
-        3, 2, [](net_layer *l) { l->dilation.z = 2; }, __LINE__);
-    check_shared(
-        3, 2,
-        [](net_layer *l) {
-            l->rule = net_rule_floor;
-            l->padding = {0, 0, 0};
-        },
-        __LINE__);
-    check_shared(
-        3, 2, [](net_layer *l) { l->source = net_from(0); }, __LINE__);
-    check_shared(
-        2, 2, // back to the input, by the same kernel
-        [](net_layer *l) {
-            l->source = net_from(0);
-            l->transposed = true;
-        },
-        __LINE__);
+    const struct { // two strided layers of the input, the second one changed
+        int sets, maps;
+        void (*change)(net_layer *l);
+    } cases[] = {
+        {2, 1, [](net_layer *) {}},
+        {2, 1, [](net_layer *l) { l->channels = 5; }},
+        {3, 2, [](net_layer *l) { l->size.x = 2; }},
+        {3, 2, [](net_layer *l) { l->stride.y = 3; }},
+        {3, 2, [](net_layer *l) { l->padding.z = 0; }},
+        {3, 2, [](net_layer *l) { l->dilation.z = 2; }},
+        {3, 2,
+         [](net_layer *l) {
+             l->rule = net_rule_floor, l->padding = {0, 0, 0};
+         }},
+        {3, 2, [](net_layer *l) { l->source = net_from(0); }},
+        // back to the input, by the same kernel
+        {2, 2, [](net_layer *l) { l->source = net_from(0), l->transposed = true; }},
+    };
+    for (const auto &c : cases) {
+        network n;
+        net_plan plan;
+        networks::network_begin(&n, 4);
+        networks::network_down(&n, "one", net_input, 8, 3, 2, 1);
+        networks::network_down(&n, "two", net_input, 8, 3, 2, 1);
+        c.change(n.layers + 1);
+        CHECK_OK(plan_graph(&n, {21, 22, 23}, 1, &plan));
+        CHECK_EQUAL(plan.sets, c.sets);
+        CHECK_EQUAL(plan.maps, c.maps);
+    }
     network n;
     net_plan plan;
     network_joined(&n);

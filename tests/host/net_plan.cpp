@@ -369,41 +369,36 @@ TEST(net_plan_shares_sets_and_maps) {
     }
 }
 
-namespace {
-
-// Layers of these strides one after the other, and the sets that their sets come from.
-void check_parents(std::initializer_list<triple> strides, std::initializer_list<int> parents,
-                   int line) {
-    network n;
-    net_plan plan;
-    networks::network_begin(&n, 4);
-    for (triple stride : strides) { // all of them read the input: their strides are absolute
-        networks::network_conv(&n, "down", net_input, 4, 3, 1);
-        n.layers[n.count - 1].stride = stride;
-    }
-    REQUIRE_OK(plan_sets(&n, &plan));
-    char text[128];
-    snprintf(text, sizeof text, "%d sets", plan.sets);
-    test_check(plan.sets == 1 + (int)parents.size(), __FILE__, line, text);
-    for (int s = 1; s < plan.sets; ++s) {
-        int parent = plan.set[s].parent, wanted = parents.begin()[s - 1];
-        snprintf(text, sizeof text, "set %d comes from %d instead of %d", s, parent, wanted);
-        test_check(parent == wanted && parent == net_set_parent(&plan, s), __FILE__, line, text);
-    }
-}
-
-} // namespace
-
 // A set comes from the nearest one before it that is a short step away, or from the first.
 TEST(net_plan_parents_of_sets) {
-    check_parents({{2, 2, 2}, {4, 4, 4}, {8, 8, 8}}, {0, 1, 2}, __LINE__);
-    check_parents({{1, 1, 2}, {2, 2, 2}, {2, 2, 4}, {4, 4, 4}}, {0, 1, 2, 3}, __LINE__);
-    check_parents({{8, 8, 8}, {4, 4, 4}, {2, 2, 2}}, {0, 0, 0}, __LINE__); // not from a coarser one
-    check_parents({{2, 2, 2}, {8, 8, 8}, {4, 4, 4}, {16, 16, 16}}, {0, 0, 1, 2}, __LINE__);
-    check_parents({{2, 2, 2}, {4, 2, 2}, {2, 4, 2}, {4, 4, 4}}, {0, 1, 1, 3}, __LINE__);
-    check_parents({{2, 2, 2}, {4, 1, 1}, {2, 2, 16}}, {0, 0, 1}, __LINE__);
-    check_parents({{3, 3, 3}, {6, 6, 6}, {2, 2, 2}, {12, 12, 12}}, {0, 0, 0, 0}, __LINE__);
-    check_parents({{2, 2, 2}, {2, 2, 2}, {4, 4, 4}}, {0, 1}, __LINE__); // sets are shared
+    const struct { // layers of these strides, and the sets that their sets come from
+        std::vector<triple> strides;
+        std::vector<int> parents;
+    } cases[] = {
+        {{{2, 2, 2}, {4, 4, 4}, {8, 8, 8}}, {0, 1, 2}},
+        {{{1, 1, 2}, {2, 2, 2}, {2, 2, 4}, {4, 4, 4}}, {0, 1, 2, 3}},
+        {{{8, 8, 8}, {4, 4, 4}, {2, 2, 2}}, {0, 0, 0}}, // not from a coarser one
+        {{{2, 2, 2}, {8, 8, 8}, {4, 4, 4}, {16, 16, 16}}, {0, 0, 1, 2}},
+        {{{2, 2, 2}, {4, 2, 2}, {2, 4, 2}, {4, 4, 4}}, {0, 1, 1, 3}},
+        {{{2, 2, 2}, {4, 1, 1}, {2, 2, 16}}, {0, 0, 1}},
+        {{{3, 3, 3}, {6, 6, 6}, {2, 2, 2}, {12, 12, 12}}, {0, 0, 0, 0}},
+        {{{2, 2, 2}, {2, 2, 2}, {4, 4, 4}}, {0, 1}}, // sets are shared
+    };
+    for (const auto &c : cases) {
+        network n;
+        net_plan plan;
+        networks::network_begin(&n, 4);
+        for (triple stride : c.strides) { // all read the input: their strides are absolute
+            networks::network_conv(&n, "down", net_input, 4, 3, 1);
+            n.layers[n.count - 1].stride = stride;
+        }
+        REQUIRE_OK(plan_sets(&n, &plan));
+        REQUIRE(CHECK_EQUAL(plan.sets, 1 + (int)c.parents.size()));
+        for (int s = 1; s < plan.sets; ++s) {
+            CHECK_EQUAL(plan.set[s].parent, c.parents[(size_t)s - 1]);
+            CHECK_EQUAL(net_set_parent(&plan, s), plan.set[s].parent);
+        }
+    }
     net_plan plan;
     network n;
     REQUIRE(networks::network_make("MinkUNet42", &n));
