@@ -45,25 +45,12 @@ SPIRA_API status hybrid_shape_check(const conv_hybrid_args *a) {
 
 // ---- weights ------------------------------------------------------------------------------------
 
-// Where the packed weights of the dense and the sparse offsets begin; null: there are no such
-// offsets, or bytes are counted.
-struct hybrid_weights {
-    char *dense;  // of the dense offsets, for conv
-    char *sparse; // of all offsets, for conv_pairs_run, which looks them up by number
-};
-
-SPIRA_API hybrid_weights hybrid_weights_take(const device_info *gpu, workspace *w,
-                                             const conv_hybrid_args *a) {
-    const conv_shape *s = &a->shape, dense = conv_hybrid_dense(s, &a->kernel, a->threshold);
-    hybrid_weights at = {};
-    if (dense.volume) {
-        at.dense = workspace_take<char>(
-            w, (int64_t)conv_packed_bytes(&dense, conv_kernel_of(&dense, gpu)));
-    }
-    if (dense.volume < s->volume) {
-        at.sparse = workspace_take<char>(w, (int64_t)conv_packed_bytes(s, pairs_kernel_of(s, gpu)));
-    }
-    return at;
+// Bytes of the packed weights of the dense offsets, for conv. Where some are sparse, those of all
+// offsets stand behind them, for conv_pairs_run, which looks them up by number.
+SPIRA_API size_t hybrid_dense_bytes(const device_info *gpu, const conv_hybrid_args *a) {
+    const conv_shape dense = conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
+    const size_t bytes = dense.volume ? conv_packed_bytes(&dense, conv_kernel_of(&dense, gpu)) : 0;
+    return (size_t)round_up((int64_t)bytes, workspace_alignment);
 }
 
 // Bytes of packed weights. args: shape, kernel and threshold are read.
@@ -72,20 +59,20 @@ SPIRA_API status conv_hybrid_weights_bytes(const device_info *gpu, const conv_hy
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(hybrid_shape_check(args));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    workspace w = workspace_begin(nullptr);
-    hybrid_weights_take(gpu, &w, args);
-    *bytes = w.used;
+    const conv_shape *s = &args->shape;
+    const bool sparse = conv_hybrid_dense(s, &args->kernel, args->threshold).volume < s->volume;
+    const size_t all = sparse ? conv_packed_bytes(s, pairs_kernel_of(s, gpu)) : 0;
+    *bytes = hybrid_dense_bytes(gpu, args) + (size_t)round_up((int64_t)all, workspace_alignment);
     return status_success();
 }
 
 // Packs the dense offsets side by side: one launch for each run of neighbours.
 template <typename tag>
 SPIRA_API status hybrid_pack_dense(tag format, const device_info *gpu, const conv_hybrid_args *a,
-                                   const conv_weights *w, char *packed, cudaStream_t stream) {
+                                   const conv_weights *w, cudaStream_t stream) {
     const conv_shape dense = conv_hybrid_dense(&a->shape, &a->kernel, a->threshold);
     conv_pack_request run = conv_pack_request_of(gpu, &dense, conv_kernel_of(&dense, gpu), w);
     const int64_t pitch = (int64_t)(dense.cin + dense.cin2) * dense.cout;
-    run.packed = packed;
     for (int k = 0, end; k < a->shape.volume; k = end + 1) {
         for (end = k; end < a->shape.volume && kernel_norm(&a->kernel, end) < a->threshold; ++end) {
         }
@@ -115,16 +102,15 @@ SPIRA_API status conv_hybrid_weights_pack(const device_info *gpu, const conv_hyb
     size_t needed;
     SPIRA_TRY(conv_hybrid_weights_bytes(gpu, args, &needed));
     SPIRA_TRY(conv_pack_check(weights, needed));
-    workspace w = workspace_begin(weights->packed);
-    const hybrid_weights at = hybrid_weights_take(gpu, &w, args);
     const conv_shape *s = &args->shape;
-    conv_pack_request sparse = conv_pack_request_of(gpu, s, pairs_kernel_of(s, gpu), weights);
-    sparse.packed = at.sparse;
+    const size_t dense = hybrid_dense_bytes(gpu, args);
+    conv_pack_request all = conv_pack_request_of(gpu, s, pairs_kernel_of(s, gpu), weights);
+    all.packed = (char *)weights->packed + dense;
     return numeric_dispatch<format>(s->type, [&](auto tag) {
-        if (at.dense) {
-            SPIRA_TRY(hybrid_pack_dense(tag, gpu, args, weights, at.dense, stream));
+        if (dense) {
+            SPIRA_TRY(hybrid_pack_dense(tag, gpu, args, weights, stream));
         }
-        return at.sparse ? conv_pack_as(tag, &sparse, stream) : status_success();
+        return needed > dense ? conv_pack_as(tag, &all, stream) : status_success();
     });
 }
 
@@ -210,16 +196,15 @@ SPIRA_API status conv_hybrid(const device_info *gpu, const conv_hybrid_args *arg
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(conv_hybrid_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch), packed = workspace_begin((void *)args->weights);
+    workspace w = workspace_begin(scratch);
     hybrid_halves h;
     SPIRA_TRY(hybrid_halves_make(args, &w, &h));
-    const hybrid_weights weights = hybrid_weights_take(gpu, &packed, args);
-    h.dense.weights = weights.dense;
-    h.sparse.weights = weights.sparse;
+    h.dense.weights = args->weights;
     const bool has_dense = h.dense.shape.volume > 0, has_sparse = h.sparse.shape.volume > 0;
     if (has_dense) {
         SPIRA_TRY(conv_check(gpu, &h.dense));
     }
+    h.sparse.weights = (const char *)args->weights + hybrid_dense_bytes(gpu, args);
     if (has_sparse) { // checks before its first launch
         SPIRA_TRY(conv_pairs_run<format>(gpu, &h.sparse, h.scratch, h.scratch_bytes, stream));
     }

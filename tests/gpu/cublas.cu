@@ -75,24 +75,6 @@ DEVICE_TEST(gpu_cublas_many_channels) {
     blas_free(b);
 }
 
-// Every rule, with one call for each offset, batches of neighbours in memory, and of others.
-DEVICE_TEST(gpu_cublas_every_rule) {
-    blas b = blas_make();
-    for (numeric type : numerics) {
-        for (ggs_rule rule : {ggs_rule_each, ggs_rule_adaptive, ggs_rule_sorted}) {
-            for (double waste : {0.0, 0.15, 1.0}) {
-                random_state random = random_make((uint64_t)(type + rule));
-                ggs_problem p = ggs_problem_make(&random, shape_make(27, 12, 6, 20, type), 100, 90);
-                problem_fill_lists(&random, &p, 50);
-                p.grouping = {rule, waste, INT32_MAX};
-                ggs_problem_name(&p, "rule");
-                ggs_problem_check(&p, &b);
-            }
-        }
-    }
-    blas_free(b);
-}
-
 // ---- lists that disagree with their counts ------------------------------------------------------
 
 // Lists of more rows on either side than there are: the other pairs give what they do alone, and
@@ -138,24 +120,6 @@ DEVICE_TEST(gpu_cublas_lists_that_disagree_with_their_counts) {
         problem_good(&half,
                      device_problem_run(&half, &d, true, [&] { return device_ggs_start(&d); }));
         guarded_finish();
-    }
-    blas_free(b);
-}
-
-// Starts that no lists have: what the host sees of them is refused.
-DEVICE_TEST(gpu_cublas_plan_refuses_lists_that_are_none) {
-    blas b = blas_make();
-    random_state random = random_make(31);
-    ggs_problem p = ggs_problem_make(&random, shape_make(3, 4, 0, 4, numeric_f32), 10, 12);
-    problem_fill_lists(&random, &p, 100);
-    device_ggs d;
-    device_ggs_make(&p, &b, &d);
-    const int32_t bad[][4] = {{1, 12, 24, 36}, {0, 12, 11, 36}, {0, 12, 24, 37}, {0, 12, 24, -1}};
-    ggs_layer layer;
-    for (auto &begin : bad) {
-        device_copy_in(d.request.pairs.begin, begin, 4);
-        CHECK_STATUS(ggs_plan(&d.request, d.host, d.memory, d.memory_bytes, &layer, stream_get()),
-                     status_bad_size);
     }
     blas_free(b);
 }
@@ -208,31 +172,7 @@ DEVICE_TEST(gpu_cublas_special_values_stay_in_their_rows) {
                     p.in[(size_t)(bad * channels + c)] = special;
                 }
                 ggs_problem_name(&p, "special");
-                std::vector<char> out = ggs_problem_run(&p, &b);
-                ggs_problem rest = p; // the outputs without the special row, judged as always
-                rest.map.clear();
-                std::vector<float> kept;
-                int touched = 0, wrong = 0;
-                for (int32_t o = 0; o < p.outputs; ++o) {
-                    const int32_t *taps = p.map.data() + o * s.volume;
-                    bool has = std::find(taps, taps + s.volume, bad) != taps + s.volume;
-                    touched += has;
-                    if (!has) {
-                        rest.map.insert(rest.map.end(), taps, taps + s.volume);
-                    }
-                    for (int c = 0; c < s.cout; ++c) {
-                        float got = numeric_load(type, out.data(), o * s.cout + c);
-                        wrong += has && isfinite(got);
-                        if (!has) {
-                            kept.push_back(got);
-                        }
-                    }
-                }
-                CHECK(touched > 0 && touched < p.outputs && wrong == 0);
-                rest.outputs = p.outputs - touched;
-                std::fill(rest.in.begin() + bad * channels, rest.in.begin() + (bad + 1) * channels,
-                          0.0f);
-                problem_good(&rest, features_store(type, kept));
+                problem_special_good(p, bad, ggs_problem_run(&p, &b));
             }
         }
     }

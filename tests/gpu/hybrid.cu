@@ -513,28 +513,32 @@ DEVICE_TEST(gpu_hybrid_refuses_weights) {
     good.shape = shape_make(27, 6, 5, 7, numeric_f16);
     good.kernel = kernel_cube(3, 1);
     good.threshold = 2;
-    conv_hybrid_args below = good, other = good;
-    below.threshold = -1;
-    other.shape.volume = 8;
-    size_t bytes = 0;
+    size_t bytes = 0, unused = 0;
     CHECK_OK(conv_hybrid_weights_bytes(gpu(), &good, &bytes));
-    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &good, nullptr), status_null_pointer);
-    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), nullptr, &bytes), status_null_pointer);
-    CHECK_STATUS(conv_hybrid_weights_bytes(nullptr, &good, &bytes), status_null_pointer);
-    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &below, &bytes), status_bad_size);
-    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &other, &bytes), status_bad_size);
-    const float *weight = device_zeros<float>(27 * 11 * 7);
     char *packed = device_new<char>((int64_t)bytes);
-    auto pack = [&](const float *from, char *to, size_t given) {
-        const conv_weights w = {from, to, given, nullptr};
-        return conv_hybrid_weights_pack(gpu(), &good, &w, stream_get());
+    const conv_weights all = {device_zeros<float>(27 * 11 * 7), packed, bytes, nullptr};
+    auto pack = [&](status_code code, auto spoil) {
+        conv_hybrid_args a = good;
+        conv_weights w = all;
+        spoil(&a, &w);
+        CHECK_STATUS(conv_hybrid_weights_pack(gpu(), &a, &w, stream_get()), code);
     };
-    CHECK_STATUS(pack(nullptr, packed, bytes), status_null_pointer);
-    CHECK_STATUS(pack(weight, nullptr, bytes), status_null_pointer);
-    CHECK_STATUS(pack(weight, packed, bytes - 1), status_workspace);
-    CHECK_STATUS(pack(weight, packed + 16, bytes), status_alignment);
+    typedef conv_hybrid_args *to;
+    typedef conv_weights *of;
+    pack(status_bad_size, [](to a, of) { a->threshold = -1; });
+    pack(status_bad_size, [](to a, of) { a->shape.volume = 8; });
+    pack(status_null_pointer, [](to, of w) { w->weight = nullptr; });
+    pack(status_null_pointer, [](to, of w) { w->packed = nullptr; });
+    pack(status_workspace, [](to, of w) { --w->packed_bytes; });
+    pack(status_alignment, [](to, of w) { w->packed = (char *)w->packed + 16; });
     CHECK(device_untouched(packed, 0, (int64_t)bytes));
-    CHECK_OK(pack(weight, packed, bytes));
+    pack(status_ok, [](to, of) {});
+    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), &good, nullptr), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(gpu(), nullptr, &unused), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_bytes(nullptr, &good, &unused), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_pack(gpu(), nullptr, &all, stream_get()), status_null_pointer);
+    CHECK_STATUS(conv_hybrid_weights_pack(gpu(), &good, nullptr, stream_get()),
+                 status_null_pointer);
 }
 
 // ---- the test, tested ---------------------------------------------------------------------------

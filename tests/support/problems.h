@@ -322,6 +322,30 @@ SPIRA_API bool problem_good(const problem *p, const std::vector<char> &out,
     return reference_conv_good(problem_judge(p, out.data()), p->name, file, line);
 }
 
+// Row `special` of the sources is NaN or infinite: outputs that have it are not finite, and the
+// others are good. Without an epilogue.
+SPIRA_API void problem_special_good(problem p, int32_t special, std::vector<char> out,
+                                    const char *file = __builtin_FILE(),
+                                    int line = __builtin_LINE()) {
+    const int volume = p.shape.volume, cout = p.shape.cout, cin = p.shape.cin;
+    const int64_t row_bytes = (int64_t)cout * numeric_size(p.shape.type);
+    int touched = 0, wrong = 0;
+    for (int64_t o = 0; o < p.outputs; ++o) {
+        const auto taps = p.map.begin() + o * volume;
+        if (std::find(taps, taps + volume, special) != taps + volume) {
+            ++touched;
+            for (int64_t c = 0; c < cout; ++c) {
+                wrong += isfinite(numeric_load(p.shape.type, out.data(), o * cout + c));
+            }
+            std::fill(taps, taps + volume, -1); // what an output without sources has
+            std::fill_n(out.begin() + o * row_bytes, row_bytes, (char)0);
+        }
+    }
+    std::fill_n(p.in.begin() + (int64_t)special * cin, cin, 0.0f);
+    test_check(touched > 0 && touched < p.outputs && wrong == 0, file, line, p.name);
+    problem_good(&p, out, file, line);
+}
+
 // A small problem with few terms, so that bounds are tight: one weight, tap or channel counts.
 SPIRA_API problem problem_tight(random_state *random, numeric type) {
     return problem_make(random, {4, 6, 0, 9, type}, 60, 80, 80);
