@@ -105,8 +105,8 @@ PREFIX ?= /usr/local
 
 help:
 	@echo 'make run       voxelises a scan and runs a network on it: on the GPU if there is one'
-	@echo '               SCAN=file (.bin .pcd.bin .xyz32 .vox32 .npy), VOXEL=metres, NET=name, WEIGHTS=blob,'
-	@echo '               ARGS=...'
+	@echo '               SCAN=file (.bin .pcd.bin .npy .pcd .ply .las .csv ...), VOXEL=metres, NET=name, ONNX=file,'
+	@echo '               WEIGHTS=blob, ARGS=... (--columns 4 for a .bin file of KITTI)'
 	@echo 'make test      runs the host tests; compiles the GPU code, and tests it if there is a GPU'
 	@echo 'make judge     compares the networks of detectors with spconv, where it is installed'
 	@echo 'make bench     builds the benchmarks'
@@ -130,7 +130,7 @@ RUN_WHY := on the CPU, with $(CXX): there is no $(if $(NVCC),GPU,nvcc)
 endif
 
 RUN_ARGS = $(if $(SCAN),--scan '$(SCAN)') $(if $(VOXEL),--voxel '$(VOXEL)') \
-           $(if $(NET),--net '$(NET)') $(if $(WEIGHTS),--weights '$(WEIGHTS)') $(ARGS)
+           $(if $(NET),--net '$(NET)') $(if $(ONNX),--onnx '$(ONNX)') $(if $(WEIGHTS),--weights '$(WEIGHTS)') $(ARGS)
 
 run: $(RUN)
 	@echo 'scan: $(RUN_WHY)'

@@ -168,6 +168,7 @@ enum { bench_files_most = 64 };
 
 struct bench_options {
     float voxel;       // metres; 0: 0.05, or 0.02 for .xyz32
+    int columns;       // values of a point in .bin files; 0: not said
     int only[3];       // cin, cout, K; 0: all layers
     bool sweep_minuet; // all block sizes of bench/search_minuet.cuh
     int dtype;         // a spira::numeric, or -1: all
@@ -186,12 +187,14 @@ struct bench_options {
     fprintf(
         stderr,
         "%s\n"
-        "usage: %s [--voxel METRES] [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]\n"
+        "usage: %s [--voxel METRES] [--columns N] [--only CIN,COUT,K] [--dtype "
+        "fp16|bf16|tf32|fp32]\n"
         "       [--dataflow os|ws|hybrid|all] [--threshold T|all] [--minuet B,C] [--sweep minuet]\n"
         "       [--only tables|fig13|fig15|table4|batches|deployed] [--net NAME]\n"
         "       [--quick] [--out FILE] [SCAN...]\n"
-        "SCAN is .vox32 (voxels), .xyz32, .bin, .pcd.bin or .npy; a random scene of the size of\n"
-        "the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
+        "SCAN is a file that examples/scan_file.h reads, .bin with --columns; a random scene of "
+        "the\n"
+        "size of the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
         "convolutions, --threshold (all) among the hybrid ones. --minuet sets the block sizes (B "
         "up\n"
         "to 2048, C 16 or more) of that search; --sweep minuet times it for a grid of both. Among\n"
@@ -253,6 +256,9 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
     }
     if (strcmp(name, "--voxel") == 0) {
         return sscanf(value, "%f%c", &o->voxel, &rest) == 1 && o->voxel > 0;
+    }
+    if (strcmp(name, "--columns") == 0) {
+        return sscanf(value, "%d%c", &o->columns, &rest) == 1 && o->columns >= 3;
     }
     const int part = bench_bit(bench_part_names, bench_parts, value);
     if (strcmp(name, "--only") == 0 && part) {

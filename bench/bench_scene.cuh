@@ -43,8 +43,19 @@ SPIRA_API void bench_quantise(scan::scan_cloud *cloud, float size, const char *p
     cloud->columns = 3;
 }
 
-SPIRA_API void bench_input_read(const char *path, float voxel, bench_input *in) {
-    BENCH_TRY(scan::scan_read(path, &in->cloud));
+SPIRA_API void bench_scan_read(const char *path, int columns, scan::scan_cloud *cloud) {
+    scan::scan_options options = {};
+    options.columns = columns;
+    scan::scan_reason why;
+    const spira::status s = scan::scan_read(path, &options, cloud, &why);
+    if (spira::status_failed(s)) {
+        bench_fail("%s", why.text);
+    }
+}
+
+SPIRA_API void bench_input_read(const char *path, const bench_options *o, bench_input *in) {
+    const float voxel = o->voxel;
+    bench_scan_read(path, o->columns, &in->cloud);
     bench_stem(path, in->name, sizeof in->name);
     if (in->cloud.rows < 1 || in->cloud.rows > INT32_MAX / 2) {
         bench_fail("%s: %lld rows", path, (long long)in->cloud.rows);
@@ -59,7 +70,9 @@ SPIRA_API void bench_input_read(const char *path, float voxel, bench_input *in) 
 // Distinct voxels scattered over a cube; the name is the caller's.
 SPIRA_API void bench_input_cube(int64_t voxels, int side, bench_input *in) {
     const int extent[3] = {side, side, side};
-    scan::scan_cloud cloud = {voxels, 3, nullptr, nullptr};
+    scan::scan_cloud cloud = {};
+    cloud.rows = voxels;
+    cloud.columns = 3;
     cloud.voxels = (int32_t *)malloc((size_t)voxels * 3 * sizeof(int32_t));
     BENCH_TRY(scan::scan_scene_random(1, voxels, extent, cloud.voxels));
     in->cloud = cloud;
@@ -149,7 +162,7 @@ SPIRA_API int bench_main(int argc, char **argv, bench_body body) {
     int64_t rows = 100000; // of the random scene
     for (int f = 0; f < s->options.files; ++f) {
         bench_input input = {};
-        bench_input_read(s->options.file[f], s->options.voxel, &input);
+        bench_input_read(s->options.file[f], &s->options, &input);
         rows = f == 0 ? input.cloud.rows : rows;
         body(s, &input);
         bench_input_free(s, &input);

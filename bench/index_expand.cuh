@@ -137,7 +137,7 @@ static bench_input expand_input_grid(const char *path, spira::triple extent) {
     const double lo[3] = {-54, -54, -5}, size[3] = {0.075, 0.075, 0.2};
     const int most[3] = {extent.x, extent.y, extent.z - 1}; // the extent has a spare layer in z
     bench_input input = {};
-    BENCH_TRY(scan::scan_read(path, &input.cloud));
+    bench_scan_read(path, 0, &input.cloud);
     bench_stem(path, input.name, sizeof input.name - 8);
     if (char *dot = strchr(input.name, '.')) {
         *dot = 0;

@@ -42,9 +42,11 @@ static word_layout layout_of(triple hi) {
 // Points in voxels of 5 cm.
 static std::vector<int> read(const char *path) {
     std::vector<int> coordinates;
-    scan::scan_cloud cloud = {};
-    if (status_failed(scan::scan_read(path, &cloud)) || cloud.rows < 1) {
-        fprintf(stderr, "%s: cannot be read\n", path);
+    scan::scan_cloud cloud;
+    scan::scan_reason why;
+    const scan::scan_options options = {};
+    if (status_failed(scan::scan_read(path, &options, &cloud, &why))) {
+        fprintf(stderr, "%s\n", why.text);
         exit(1);
     }
     for (int64_t i = 0; i < cloud.rows * 3; ++i) {

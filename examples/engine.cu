@@ -96,10 +96,12 @@ static void paths_add(const char *path, std::vector<std::string> *paths) {
     std::sort(paths->begin() + (ptrdiff_t)first, paths->end());
 }
 
-// Reads a scan. A file without rows is a valid frame without points. raw: of scan_row_inputs.
-static spira::status frame_read(const networks::network *net, bool raw, frame *f) {
+// Reads a scan. A file without rows is a valid frame without points.
+static spira::status frame_read(const networks::network *net, const side::options *o, frame *f,
+                                scan::scan_reason *why) {
+    const bool raw = side::values_are_raw(o, net);
     scan::scan_cloud cloud;
-    spira::status s = scan::scan_read(f->path.c_str(), &cloud);
+    spira::status s = scan::scan_read(f->path.c_str(), &o->file, &cloud, why);
     if (spira::status_failed(s) && s.code != spira::status_file_empty) {
         return s;
     }
@@ -139,7 +141,10 @@ static spira::status layout_fit(const std::vector<frame> &frames, side::job *job
     float lo[3] = {0, 0, 0}, hi[3] = {0, 0, 0};
     bool first = true;
     for (const frame &f : frames) {
-        scan::scan_cloud cloud = {f.count, row_columns(job->net), (float *)f.rows.data(), nullptr};
+        scan::scan_cloud cloud = {};
+        cloud.rows = f.count;
+        cloud.columns = row_columns(job->net);
+        cloud.points = (float *)f.rows.data();
         float low[3], high[3];
         if (f.count < 1) {
             continue;
@@ -457,11 +462,12 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
         paths_add(path, &paths);
     }
     std::vector<frame> frames(paths.size());
+    scan::scan_reason why;
     for (size_t i = 0; i < paths.size(); ++i) {
         frames[i].path = paths[i];
-        spira::status s = frame_read(net, side::values_are_raw(&c->common, net), &frames[i]);
+        spira::status s = frame_read(net, &c->common, &frames[i], &why);
         if (spira::status_failed(s)) {
-            return side::fail(("reading " + paths[i]).c_str(), net, s);
+            return side::fail_file(&why, net, s);
         }
     }
     if (frames.empty()) {
@@ -491,10 +497,10 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
     return code;
 }
 
-static int usage(const char *why) {
-    fprintf(stderr,
-            "%s\nusage: engine [--net NAME] [--channels N] [--classes N] [--voxel X[,Y,Z]]\n"
-            "              [--range X0,Y0,Z0,X1,Y1,Z1]\n"
+static int usage(FILE *to) {
+    fprintf(to,
+            "usage: engine [--net NAME] [--channels N] [--classes N] [--voxel X[,Y,Z]]\n"
+            "              [--range X0,Y0,Z0,X1,Y1,Z1] [--columns N] [--indices xyz|bxyz|bzyx]\n"
             "              [--type fp16|bf16|tf32|fp32] [--seed N] [--weights FILE]\n"
             "              [--save-weights FILE] [--records FILE] [--voxels N] [--points N]\n"
             "              [--rounds N] PATH...\n"
@@ -505,9 +511,8 @@ static int usage(const char *why) {
             "--voxel: edges in metres; three, and --range in metres, for detectors, from\n"
             "         VoxelBackBone8x to VoxelNeXt-Large (those of nuScenes)\n"
             "--voxels, --points: capacities; without them, those of the largest scan\n"
-            "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n",
-            why);
-    return 2;
+            "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n");
+    return to == stdout ? 0 : 2;
 }
 
 // A count from 1 to `most`; false for anything else.
@@ -529,16 +534,21 @@ static bool parse(int argc, char **argv, choices *c) {
             c->paths.push_back(name);
             continue;
         }
-        if (++i == argc) {
+        const char *value = side::option_value(argc, argv, &i);
+        int32_t *count = !strcmp(name, "--voxels")   ? &c->voxels
+                         : !strcmp(name, "--points") ? &c->points
+                         : !strcmp(name, "--rounds") ? &c->rounds
+                                                     : nullptr;
+        if (value && count && !count_take(value, most, count)) {
+            fprintf(stderr, "%s does not take %s: 1 to %ld\n", name, value, most);
             return false;
         }
-        bool good = !strcmp(name, "--voxels")   ? count_take(argv[i], most, &c->voxels)
-                    : !strcmp(name, "--points") ? count_take(argv[i], most, &c->points)
-                    : !strcmp(name, "--rounds") ? count_take(argv[i], 1000000, &c->rounds)
-                                                : side::option_take(&c->common, name, argv[i]);
-        if (!good) {
+        if (!value || (!count && !side::option_take(&c->common, name, value))) {
             return false;
         }
+    }
+    if (c->paths.empty()) {
+        fprintf(stderr, "no scan: give files or folders\n");
     }
     return !c->paths.empty();
 }
@@ -547,14 +557,22 @@ static bool parse(int argc, char **argv, choices *c) {
 
 int main(int argc, char **argv) {
     engine::choices c;
+    if (side::help_asked(argc, argv)) {
+        return engine::usage(stdout);
+    }
     if (!engine::parse(argc, argv, &c)) {
-        return engine::usage("an argument that is not understood, or no scan");
+        return engine::usage(stderr);
     }
     networks::network *net = (networks::network *)calloc(1, sizeof *net);
     spira::net_plan *plan = (spira::net_plan *)calloc(1, sizeof *plan);
     const bool found = networks::network_make(c.common.net, &c.common.sizes, net);
-    int code = found ? engine::run_scans(&c, net, plan)
-                     : engine::usage("no such network, or --classes for one without");
+    int code = 2;
+    if (found) {
+        code = engine::run_scans(&c, net, plan);
+    } else {
+        fprintf(stderr, "--net %s: no such network, or --classes for one without\n", c.common.net);
+        engine::usage(stderr);
+    }
     free(plan);
     free(net);
     return code;

@@ -49,35 +49,47 @@ struct arguments {
     int batch;
 };
 
-static int usage() {
-    fprintf(stderr, "usage: levels --net NAME --in VOXELS.npy --out FOLDER [--weights FILE.blob]\n"
-                    "              [--seed N] [--save-weights FILE.blob] [--extent X,Y,Z]\n"
-                    "              [--range X0,Y0,Z0,X1,Y1,Z1] [--voxel X[,Y,Z]]\n"
-                    "              [--batch N] [--classes N] [--type fp16|bf16|tf32|fp32]\n");
-    return 2;
+static int usage(FILE *to) {
+    fprintf(to, "usage: levels --net NAME --in VOXELS.npy --out FOLDER [--weights FILE.blob]\n"
+                "              [--seed N] [--save-weights FILE.blob] [--extent X,Y,Z]\n"
+                "              [--range X0,Y0,Z0,X1,Y1,Z1] [--voxel X[,Y,Z]]\n"
+                "              [--batch N] [--classes N] [--type fp16|bf16|tf32|fp32]\n");
+    return to == stdout ? 0 : 2;
 }
 
 static bool parse(int argc, char **argv, arguments *a) {
     *a = {};
     a->common = side::options_standard();
     a->batch = 1;
-    for (int i = 1; i + 1 < argc; i += 2) {
-        const char *name = argv[i], *value = argv[i + 1];
+    for (int i = 1; i < argc; ++i) {
+        const char *name = argv[i], *value = side::option_value(argc, argv, &i);
+        if (!value) {
+            return false;
+        }
         if (!strcmp(name, "--in")) {
             a->in = value;
         } else if (!strcmp(name, "--out")) {
             a->out = value;
         } else if (!strcmp(name, "--batch")) {
-            a->batch = atoi(value);
+            char *end;
+            a->batch = (int)strtol(value, &end, 10);
+            if (*end || a->batch < 1) {
+                fprintf(stderr, "--batch does not take %s\n", value);
+                return false;
+            }
         } else if (!strcmp(name, "--extent")) {
             if (sscanf(value, "%d,%d,%d", &a->extent.x, &a->extent.y, &a->extent.z) != 3) {
+                fprintf(stderr, "--extent does not take %s: X,Y,Z\n", value);
                 return false;
             }
         } else if (!side::option_take(&a->common, name, value)) {
             return false;
         }
     }
-    return argc % 2 && a->in && a->out && a->batch > 0;
+    if (!a->in || !a->out) {
+        fprintf(stderr, "%s is missing\n", a->in ? "--out" : "--in");
+    }
+    return a->in && a->out;
 }
 
 // The voxels of the file, as the columns of the file that voxelisation takes.
@@ -89,9 +101,11 @@ struct voxels {
     spira::triple lo, hi;
 };
 
-static spira::status voxels_read(const char *path, voxels *v) {
+static spira::status voxels_read(const char *path, voxels *v, scan::scan_reason *why) {
     scan::scan_cloud cloud;
-    SPIRA_TRY(scan::scan_read(path, &cloud));
+    scan::scan_options options = {};
+    options.exact = true; // columns 1 to 3 are voxels
+    SPIRA_TRY(scan::scan_read(path, &options, &cloud, why));
     SPIRA_REQUIRE(cloud.points && cloud.columns > 4, spira::status_file_format,
                   "voxels (not [rows, 4 + channels] float32)", cloud.columns);
     v->rows = (int32_t)cloud.rows;
@@ -242,10 +256,17 @@ static spira::status fit(const arguments *a, const networks::network *net, const
 
 int main(int argc, char **argv) {
     arguments a;
+    if (side::help_asked(argc, argv)) {
+        return usage(stdout);
+    }
     networks::network *net = (networks::network *)calloc(1, sizeof *net);
-    if (!parse(argc, argv, &a) || (!rule_make(a.common.net, net) &&
-                                   !networks::network_make(a.common.net, &a.common.sizes, net))) {
-        return usage();
+    if (!parse(argc, argv, &a)) {
+        return usage(stderr);
+    }
+    if (!rule_make(a.common.net, net) &&
+        !networks::network_make(a.common.net, &a.common.sizes, net)) {
+        fprintf(stderr, "--net %s: no such network, or --classes for one without\n", a.common.net);
+        return usage(stderr);
     }
     for (int i = 0; i < net->count; ++i) { // files have fp32
         const bool dense = net->layers[i].op == spira::net_dense;
@@ -254,7 +275,7 @@ int main(int argc, char **argv) {
     const bool metres = a.common.has_range || a.common.voxel[0] > 0;
     if (metres && (a.extent.x || !networks::network_ranged(net))) {
         fprintf(stderr, "--range, --voxel: for a network with a range, and without --extent\n");
-        return usage();
+        return usage(stderr);
     }
     int code = side::range_choose(&a.common, net);
     if (code) {
@@ -263,9 +284,10 @@ int main(int argc, char **argv) {
     voxels v = {};
     spira::net_limits limits;
     spira::word_layout layout;
-    spira::status s = voxels_read(a.in, &v);
+    scan::scan_reason why;
+    spira::status s = voxels_read(a.in, &v, &why);
     if (spira::status_failed(s)) {
-        return side::fail("reading the voxels", net, s);
+        return side::fail_file(&why, net, s);
     }
     s = fit(&a, net, &v, &limits, &layout);
     if (spira::status_failed(s)) {

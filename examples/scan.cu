@@ -5,6 +5,7 @@
 // builds and runs either.
 #include "networks.h"
 #include "scan_input.h"
+#include "scan_onnx.h"
 #include "scan_range.h"
 #include "scan_scene.h"
 #include "scan_show.h"
@@ -13,23 +14,27 @@
 
 #include <stdlib.h>
 
-static int usage(const char *why) {
+static int usage(FILE *to) {
     fprintf(
-        stderr,
-        "%s\nusage: scan [--scan FILE] [--net NAME] [--channels N] [--classes N]\n"
+        to,
+        "usage: scan [--scan FILE] [--net NAME] [--channels N] [--classes N]\n"
         "            [--voxel X[,Y,Z]] [--range X0,Y0,Z0,X1,Y1,Z1]\n"
         "            [--type fp16|bf16|tf32|fp32] [--picture FILE.png] [--seed N] [--no-check]\n"
         "            [--weights FILE] [--save-weights FILE] [--records FILE]\n"
         "            [--save-labels FILE.npy]\n"
-        "FILE: .bin (KITTI), .pcd.bin (nuScenes), .xyz32, .vox32, .npy; none: a street scene\n"
+        "            [--columns N] [--indices xyz|bxyz|bzyx] [--onnx FILE [--list]]\n"
+        "FILE: .bin (--columns 4 for KITTI's), .pcd.bin (nuScenes), .npy, .npz, .pcd, .ply, .las,\n"
+        "      .xyz, .txt, .csv, .asc, .pts, .xyz32, .vox32; none: a street scene\n"
         "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
         "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1,\n"
         "      SpUNet-small\n"
         "--voxel: edges in metres (0.05); three, and --range in metres, for detectors, from\n"
         "         VoxelBackBone8x to VoxelNeXt-Large (those of nuScenes)\n"
-        "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n",
-        why);
-    return 2;
+        "--onnx: a network of libspconv's dialect, with its weights, in place of --net and "
+        "--weights;\n"
+        "        --list prints its layers\n"
+        "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n");
+    return to == stdout ? 0 : 2;
 }
 
 static bool parse(int argc, char **argv, side::options *o) {
@@ -39,12 +44,18 @@ static bool parse(int argc, char **argv, side::options *o) {
             o->check = false;
             continue;
         }
-        if (i + 1 == argc) {
+        if (!strcmp(argv[i], "--list")) {
+            o->list = true;
+            continue;
+        }
+        const char *name = argv[i], *value = side::option_value(argc, argv, &i);
+        if (!value) {
             return false;
         }
-        const char *name = argv[i], *value = argv[++i];
         if (!strcmp(name, "--scan")) {
             o->scan = value;
+        } else if (!strcmp(name, "--onnx")) {
+            o->onnx = value;
         } else if (!strcmp(name, "--picture")) {
             o->picture = value;
         } else if (!strcmp(name, "--save-labels")) {
@@ -89,6 +100,18 @@ static spira::status fit(const scan::scan_cloud *cloud, const networks::network 
     SPIRA_TRY(spira::net_need(net->layers, net->count, &net->grid, &need));
     need.batches = 1;
     return spira::word_fit(&need, layout);
+}
+
+// What the file's points went through, if anything.
+static void print_reading(const scan::scan_cloud *cloud) {
+    if (cloud->origin[0] != 0 || cloud->origin[1] != 0 || cloud->origin[2] != 0) {
+        printf("origin: %.0f %.0f %.0f m, taken away from all points\n", cloud->origin[0],
+               cloud->origin[1], cloud->origin[2]);
+    }
+    if (cloud->dropped || cloud->zeroed) {
+        printf("no return: %lld rows are left out; %lld other values are not finite, and 0 now\n",
+               (long long)cloud->dropped, (long long)cloud->zeroed);
+    }
 }
 
 // Takes away the points outside of the network's range, if it has one.
@@ -209,31 +232,45 @@ static int run(side::job *job) {
 
 int main(int argc, char **argv) {
     side::options chosen;
+    if (side::help_asked(argc, argv)) {
+        return usage(stdout);
+    }
     if (!parse(argc, argv, &chosen)) {
-        return usage("an argument that is not understood");
+        return usage(stderr);
     }
     networks::network *net = (networks::network *)calloc(1, sizeof *net);
     spira::net_plan *plan = (spira::net_plan *)calloc(1, sizeof *plan);
-    if (!networks::network_make(chosen.net, &chosen.sizes, net)) {
-        return usage("no such network, or --classes for one without");
-    }
-    int code = side::range_choose(&chosen, net);
-    if (code) {
-        return code;
-    }
+    onnx::model *model = new onnx::model; // the table of layers of --onnx lives in it
     float *params = nullptr;
-    code = weights::params_new(&chosen, net, plan, &params);
+    int code;
+    if (chosen.onnx) {
+        code = side::onnx_network(&chosen, model, net);
+        if (chosen.list && !code) {
+            side::onnx_list(model);
+            return 0;
+        }
+        code = code ? code : side::onnx_params(&chosen, model, net, plan, &params);
+        chosen.net = chosen.onnx;
+    } else if (networks::network_make(chosen.net, &chosen.sizes, net)) {
+        code = side::range_choose(&chosen, net);
+        code = code ? code : weights::params_new(&chosen, net, plan, &params);
+    } else {
+        fprintf(stderr, "--net %s: no such network, or --classes for one without\n", chosen.net);
+        return usage(stderr);
+    }
     if (code) {
         return code;
     }
-    scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
+    scan::scan_cloud cloud = {};
+    scan::scan_reason why;
     side::job job = {};
-    spira::status s = chosen.scan ? scan::scan_read(chosen.scan, &cloud)
+    spira::status s = chosen.scan ? scan::scan_read(chosen.scan, &chosen.file, &cloud, &why)
                                   : scan::scan_scene_street(chosen.seed, &cloud, &job.labels);
     s = spira::status_failed(s) ? s : cut(net, &cloud);
     if (spira::status_failed(s)) {
-        return side::fail("reading the scan", net, s);
+        return side::fail_file(&why, net, s);
     }
+    print_reading(&cloud);
     job.chosen = &chosen;
     job.net = net;
     job.plan = plan;
@@ -271,5 +308,6 @@ int main(int argc, char **argv) {
     scan::scan_free(&cloud);
     free(plan);
     free(net);
+    delete model;
     return code;
 }

@@ -1,28 +1,39 @@
 // examples/scan_file.h: reads a scan from a file, on the host.
 //
-// The suffix of the path gives the format:
-//   .pcd.bin  nuScenes  float32 x, y, z, intensity, ring
-//   .bin      KITTI     float32 x, y, z, intensity
-//   .xyz32    points    float32 x, y, z
-//   .vox32    voxels    int32 x, y, z, in any order
-//   .npy      NumPy     versions 1.0, 2.0, 3.0; C order; [rows, 3 or more] of <f4, <f8 (points) or
-//                       <i4, <i8 (voxels)
-// All formats are little-endian; the machine must be, too. The raw formats have no header.
+// The suffix of the path, in capitals or not, gives the format:
+//   .pcd.bin              nuScenes  float32 x, y, z, intensity, ring
+//   .bin                  float32 x, y, z and what scan_options.columns says (KITTI: 4)
+//   .xyz32                points    float32 x, y, z
+//   .vox32                voxels    int32 x, y, z, in any order
+//   .npy, .npz            NumPy     table_npy.h; integers are voxels
+//   .pcd                  PCL       table_pcd.h
+//   .ply                            table_ply.h: the vertices
+//   .las                            table_las.h
+//   .xyz .txt .csv .asc .pts        table_text.h
+// The first four are little-endian, have no header, and their size must fit. LAZ, E57, pcap and
+// bags are refused with what converts them.
 //
 //   scan::scan_cloud cloud;
-//   SPIRA_TRY(scan::scan_read("data/kitti00_000000.bin", &cloud));
+//   scan::scan_options options = {};
+//   scan::scan_reason why;
+//   options.columns = 4; // of a .bin file
+//   SPIRA_TRY(scan::scan_read("data/kitti00_000000.bin", &options, &cloud, &why));
 //   ... cloud.points [cloud.rows, cloud.columns] ...
 //   scan::scan_free(&cloud);
+//
+// Coordinates are read as double. Where they lie more than 8192 m from 0 (maps in UTM), a multiple
+// of 100 m is taken away before they become float, whose steps would be millimetres there and half
+// a metre at 5,000 km.
 #ifndef SPIRA_EXAMPLES_SCAN_FILE_H
 #define SPIRA_EXAMPLES_SCAN_FILE_H
 
 #include "../spira/numeric.h"
 #include "../spira/status.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "table_las.h"
+#include "table_npy.h"
+#include "table_pcd.h"
+#include "table_ply.h"
+#include "table_text.h"
 
 namespace scan {
 
@@ -30,8 +41,29 @@ namespace scan {
 struct scan_cloud {
     int64_t rows;
     int columns;     // of points: 3 + feature columns; of voxels: 3
-    float *points;   // [rows, columns] x, y, z in metres, features; null for voxels
+    float *points;   // [rows, columns] x, y, z in metres less the origin, features; null for voxels
     int32_t *voxels; // [rows, 3] x, y, z; null for points
+    double origin[3];      // metres that were taken away from x, y, z
+    bool intensity;        // column 3 is the intensity
+    float intensity_scale; // brings it to 0 .. 1; 0 is read as 1
+    int64_t dropped;       // rows whose x, y or z is no finite number: no return; they are left out
+    int64_t zeroed;        // values of further columns that are not finite: they are 0
+    int64_t *source;       // [rows] the row of the file; null if none was dropped
+};
+
+// What the columns of an array of four or more integers are.
+enum scan_indices {
+    scan_indices_ask, // nothing was said: such a file is refused
+    scan_indices_xyz,
+    scan_indices_bxyz, // a batch index, which must be the same in all rows, x, y, z
+    scan_indices_bzyx,
+};
+
+// What a file does not say. All zero: nothing was said.
+struct scan_options {
+    int columns;          // of .bin: values of a point
+    scan_indices indices; // of integers in four columns or more
+    bool exact;           // no origin is taken away
 };
 
 // Frees the memory of a scan and zeroes it. A null pointer or a second call does nothing.
@@ -39,39 +71,12 @@ SPIRA_API void scan_free(scan_cloud *cloud) {
     if (cloud) {
         free(cloud->points);
         free(cloud->voxels);
+        free(cloud->source);
         memset(cloud, 0, sizeof *cloud);
     }
 }
 
-// ---- files --------------------------------------------------------------------------------------
-
-enum scan_element { scan_f4, scan_f8, scan_i4, scan_i8 };
-
-// The layout of the data, from the header or the suffix.
-struct scan_layout {
-    scan_element element;
-    int64_t rows;
-    int64_t columns;
-};
-
-enum scan_limits {
-    scan_header_bytes = 4096, // of an .npy file; NumPy writes 64 to 192
-    scan_columns_most = 65536,
-    scan_chunk = 2048, // elements converted at a time
-};
-
-SPIRA_API int scan_element_bytes(scan_element element) {
-    return element == scan_f4 || element == scan_i4 ? 4 : 8;
-}
-
-SPIRA_API bool scan_element_is_float(scan_element element) {
-    return element == scan_f4 || element == scan_f8;
-}
-
-SPIRA_API bool scan_has_suffix(const char *path, const char *suffix) {
-    size_t length = strlen(path), tail = strlen(suffix);
-    return length >= tail && strcmp(path + length - tail, suffix) == 0;
-}
+// ---- formats ------------------------------------------------------------------------------------
 
 // Returns the bytes of an open file, or -1. Rewinds the file.
 SPIRA_API int64_t scan_file_bytes(FILE *file) {
@@ -84,236 +89,342 @@ SPIRA_API int64_t scan_file_bytes(FILE *file) {
     return bytes;
 }
 
-// ---- the .npy header ----------------------------------------------------------------------------
+SPIRA_API bool scan_has_suffix(const char *path, const char *suffix) {
+    const size_t length = strlen(path), tail = strlen(suffix);
+    return length >= tail && table_same_name(path + length - tail, suffix);
+}
 
-// Returns the start of the value of `key` in the header's Python dictionary, or null.
-SPIRA_API const char *scan_npy_value(const char *header, const char *key) {
-    size_t length = strlen(key);
-    for (const char *at = strstr(header, key); at; at = strstr(at + 1, key)) {
-        char quote = at > header ? at[-1] : 0;
-        if ((quote == '\'' || quote == '"') && at[length] == quote) {
-            at += length + 1;
-            at += strspn(at, " ");
-            return *at == ':' ? at + 1 + strspn(at + 1, " ") : nullptr;
+// A format without a header.
+struct scan_raw {
+    const char *suffix;
+    value_type type;
+    int columns; // 0: scan_options says
+};
+
+// The format of a suffix; null: it is none of these.
+SPIRA_API const scan_raw *scan_raw_find(const char *path) {
+    static const scan_raw formats[] = {{".pcd.bin", value_f4, 5},
+                                       {".bin", value_f4, 0},
+                                       {".xyz32", value_f4, 3},
+                                       {".vox32", value_i4, 3}};
+    for (const scan_raw &f : formats) {
+        if (scan_has_suffix(path, f.suffix)) {
+            return &f;
         }
     }
     return nullptr;
 }
 
-// Parses "'<f4'" and the other types. Returns false for any other type, also for structured ones.
-SPIRA_API bool scan_npy_element(const char *value, scan_element *element) {
-    const char *names[4] = {"<f4", "<f8", "<i4", "<i8"}; // in the order of scan_element
-    for (int i = 0; i < 4; ++i) {
-        bool quoted = (value[0] == '\'' || value[0] == '"') && strlen(value) > 4;
-        if (quoted && strncmp(value + 1, names[i], 3) == 0 && value[4] == value[0]) {
-            *element = (scan_element)i;
-            return true;
+// A format with a header.
+struct scan_format {
+    const char *suffix;
+    spira::status (*read)(const char *path, table *t, scan_reason *why);
+};
+
+// The format of a suffix; null: it is none of these.
+SPIRA_API const scan_format *scan_format_find(const char *path) {
+    static const scan_format formats[] = {
+        {".npy", npy_read},  {".npz", npz_read},  {".pcd", pcd_read},  {".ply", ply_read},
+        {".las", las_read},  {".xyz", text_read}, {".txt", text_read}, {".csv", text_read},
+        {".asc", text_read}, {".pts", text_read}};
+    for (const scan_format &f : formats) {
+        if (scan_has_suffix(path, f.suffix)) {
+            return &f;
         }
     }
-    return false;
-}
-
-// Parses a number and moves *at past it, and past Python 2's L. Clamps at 2^40. Returns -1 if there
-// are no digits.
-SPIRA_API int64_t scan_npy_number(const char **at) {
-    int64_t number = -1;
-    *at += strspn(*at, " ");
-    for (; **at >= '0' && **at <= '9'; ++*at) {
-        int64_t next = (number < 0 ? 0 : number) * 10 + (**at - '0');
-        number = next < ((int64_t)1 << 40) ? next : (int64_t)1 << 40;
-    }
-    *at += **at == 'L';
-    *at += strspn(*at, " ");
-    return number;
-}
-
-// Parses "(rows, columns)". Returns false for any other number of axes.
-SPIRA_API bool scan_npy_shape(const char *value, scan_layout *layout) {
-    const char *at = value;
-    if (*at++ != '(') {
-        return false;
-    }
-    layout->rows = scan_npy_number(&at);
-    if (layout->rows < 0 || *at++ != ',') {
-        return false;
-    }
-    layout->columns = scan_npy_number(&at);
-    at += *at == ',';
-    at += strspn(at, " ");
-    return *at == ')' && layout->columns >= 3 && layout->columns <= scan_columns_most;
-}
-
-// Parses the dictionary. start: its offset in the file, for error details
-SPIRA_API spira::status scan_npy_parse(const char *header, int64_t start, scan_layout *layout) {
-    const char *descr = scan_npy_value(header, "descr");
-    const char *order = scan_npy_value(header, "fortran_order");
-    const char *shape = scan_npy_value(header, "shape");
-    SPIRA_REQUIRE(header[0] == '{' && strchr(header, '}'), spira::status_file_format,
-                  "npy: the header is not a dictionary", start);
-    SPIRA_REQUIRE(descr && order && shape, spira::status_file_format,
-                  "npy: the header lacks descr, fortran_order or shape", start);
-    SPIRA_REQUIRE(scan_npy_element(descr, &layout->element), spira::status_file_format,
-                  "npy: the type is not <f4, <f8, <i4 or <i8", start + (descr - header));
-    SPIRA_REQUIRE(strncmp(order, "True", 4) != 0, spira::status_file_format,
-                  "npy: Fortran order is not read", start + (order - header));
-    SPIRA_REQUIRE(strncmp(order, "False", 5) == 0, spira::status_file_format,
-                  "npy: fortran_order is neither True nor False", start + (order - header));
-    SPIRA_REQUIRE(scan_npy_shape(shape, layout), spira::status_file_format,
-                  "npy: the shape is not (rows, 3 or more)", start + (shape - header));
-    return spira::status_success();
-}
-
-// Reads the header. Leaves the file at the data.
-SPIRA_API spira::status scan_npy_layout(FILE *file, scan_layout *layout) {
-    unsigned char fixed[12]; // magic [6], version [2], header length [2 or 4]
-    char header[scan_header_bytes + 1];
-    SPIRA_REQUIRE(fread(fixed, 1, 10, file) == 10, spira::status_file_format,
-                  "npy: the header is cut short", 0);
-    SPIRA_REQUIRE(memcmp(fixed, "\x93NUMPY", 6) == 0, spira::status_file_format,
-                  "npy: the file does not start with \\x93NUMPY", 0);
-    SPIRA_REQUIRE(fixed[6] >= 1 && fixed[6] <= 3 && fixed[7] == 0, spira::status_file_format,
-                  "npy: the version is not 1.0, 2.0 or 3.0", 6);
-    uint32_t bytes = fixed[8] | (uint32_t)fixed[9] << 8;
-    int64_t start = 10;
-    if (fixed[6] > 1) {
-        SPIRA_REQUIRE(fread(fixed + 10, 1, 2, file) == 2, spira::status_file_format,
-                      "npy: the header is cut short", 10);
-        bytes |= (uint32_t)fixed[10] << 16 | (uint32_t)fixed[11] << 24;
-        start = 12;
-    }
-    SPIRA_REQUIRE(bytes <= scan_header_bytes, spira::status_file_format,
-                  "npy: the header is longer than 4096 bytes", 8);
-    SPIRA_REQUIRE(fread(header, 1, bytes, file) == bytes, spira::status_file_format,
-                  "npy: the header is cut short", start);
-    header[bytes] = 0;
-    return scan_npy_parse(header, start, layout);
-}
-
-// ---- reading ------------------------------------------------------------------------------------
-
-// Finds the record of a raw format by its suffix. Returns false for an unknown suffix.
-SPIRA_API bool scan_raw_layout(const char *path, scan_layout *layout) {
-    bool voxels = scan_has_suffix(path, ".vox32");
-    layout->element = voxels ? scan_i4 : scan_f4;
-    layout->rows = 0;
-    layout->columns = scan_has_suffix(path, ".pcd.bin")           ? 5
-                      : scan_has_suffix(path, ".bin")             ? 4
-                      : voxels || scan_has_suffix(path, ".xyz32") ? 3
-                                                                  : 0;
-    return layout->columns > 0;
+    return nullptr;
 }
 
 // Whether scan_read knows the suffix.
 SPIRA_API bool scan_is_known(const char *path) {
-    scan_layout unused;
-    return scan_raw_layout(path, &unused) || scan_has_suffix(path, ".npy");
+    return scan_raw_find(path) || scan_format_find(path);
 }
 
-// Finds the layout by the header or the file size. Leaves the file at the data.
-SPIRA_API spira::status scan_file_layout(FILE *file, const char *path, scan_layout *layout) {
-    int64_t bytes = scan_file_bytes(file);
-    SPIRA_REQUIRE(bytes >= 0, spira::status_file_open, path, errno);
-    if (scan_has_suffix(path, ".npy")) {
-        SPIRA_TRY(scan_npy_layout(file, layout));
-        SPIRA_REQUIRE(layout->rows > 0, spira::status_file_empty, path, 0);
-    } else {
-        int64_t record = layout->columns * scan_element_bytes(layout->element);
-        layout->rows = bytes / record;
-        SPIRA_REQUIRE(bytes % record == 0, spira::status_file_format,
-                      "the last record of the scan is cut short", layout->rows);
+// Refuses a file of an unknown suffix, with what converts it.
+SPIRA_API spira::status scan_refuse_suffix(const char *path, scan_reason *why) {
+    static const char *const converts[][2] = {
+        {".laz", "laszip, or pdal translate FILE.laz FILE.las"},
+        {".copc", "pdal translate FILE.copc.laz FILE.las"},
+        {".e57", "pdal translate FILE.e57 FILE.las, or CloudCompare"},
+        {".pcap", "the sensor's own tool, or VeloView, to .pcd or .csv"},
+        {".bag", "rosrun pcl_ros bag_to_pcd"},
+        {".db3", "ros2 run pcl_ros bag_to_pcd"},
+        {".mcap", "ros2 run pcl_ros bag_to_pcd"},
+        {".h5", "numpy.save of its array"},
+        {".pt", "numpy.save of its array"},
+        {".pkl", "numpy.save of its array"},
+        {".obj", "meshio or Open3D to .ply"},
+        {".stl", "points sampled from it, by Open3D, to .ply"}};
+    for (const auto &c : converts) {
+        if (scan_has_suffix(path, c[0])) {
+            return scan_refuse(why, spira::status_unsupported, path,
+                               "this format is not read: convert it with %s", c[1]);
+        }
     }
-    SPIRA_REQUIRE(layout->rows <= INT32_MAX, spira::status_bad_size, "rows", layout->rows);
-    int64_t needed = layout->rows * layout->columns * scan_element_bytes(layout->element);
-    SPIRA_REQUIRE(bytes - (int64_t)ftell(file) >= needed, spira::status_file_format,
-                  "npy: the data are cut short", bytes);
+    return scan_refuse(why, spira::status_unsupported, path,
+                       "the suffix is none of .bin .pcd.bin .npy .npz .pcd .ply .las .xyz .txt "
+                       ".csv .asc .pts .xyz32 .vox32");
+}
+
+// Makes the columns of a format without a header.
+SPIRA_API spira::status scan_raw_read(const char *path, const scan_raw *format, int columns,
+                                      table *t, scan_reason *why) {
+    columns = format->columns ? format->columns : columns;
+    SCAN_REQUIRE(columns, why, spira::status_bad_size, path,
+                 "a .bin file does not say how many values a point has: give --columns (KITTI has "
+                 "4, nuScenes 5, Waymo and radar 5 to 7, indoor scans 6)");
+    SCAN_REQUIRE(columns >= 3 && columns <= table_columns_most, why, spira::status_bad_size, path,
+                 "%d columns; 3 to %d are allowed", columns, (int)table_columns_most);
+    const int64_t size = value_bytes(format->type), record = size * columns;
+    SCAN_REQUIRE(t->bytes % record == 0, why, spira::status_file_format, path,
+                 "its %lld bytes are no whole rows of %d values of 4 bytes: cut short, or other "
+                 "columns",
+                 (long long)t->bytes, columns);
+    t->rows = t->bytes / record;
+    for (int c = 0; c < columns; ++c) {
+        SPIRA_TRY(table_add(t, "", 0, format->type, c * size, record));
+    }
     return spira::status_success();
 }
 
-// Converts elements first .. first + count of the file.
-SPIRA_API spira::status scan_convert(const scan_layout *layout, const void *from, int64_t first,
-                                     int count, scan_cloud *out) {
-    for (int i = 0; i < count; ++i) {
-        int64_t row = (first + i) / layout->columns, column = (first + i) % layout->columns;
-        if (scan_element_is_float(layout->element)) {
-            float value = layout->element == scan_f4 ? ((const float *)from)[i]
-                                                     : (float)((const double *)from)[i];
-            SPIRA_REQUIRE(spira::float_is_finite(value), spira::status_not_finite, "points", row);
-            out->points[first + i] = value;
-        } else if (column < 3) {
-            int64_t value = layout->element == scan_i4 ? ((const int32_t *)from)[i]
-                                                       : ((const int64_t *)from)[i];
-            SPIRA_REQUIRE(value >= INT32_MIN && value <= INT32_MAX, spira::status_file_format,
-                          "npy: a voxel does not fit 32 bits; first row", row);
-            out->voxels[row * 3 + column] = (int32_t)value;
+// Reads a file into a table.
+SPIRA_API spira::status scan_table_read(const char *path, const scan_options *options, table *t,
+                                        scan_reason *why) {
+    const scan_raw *raw = scan_raw_find(path);
+    const scan_format *format = raw ? nullptr : scan_format_find(path);
+    if (!raw && !format) {
+        return scan_refuse_suffix(path, why);
+    }
+    SPIRA_TRY(table_load(path, t, why));
+    SCAN_REQUIRE(t->bytes < 24 || memcmp(t->data, "version https://git-lfs", 23) != 0, why,
+                 spira::status_file_format, path,
+                 "is a pointer of Git LFS, not the file: run git lfs pull");
+    SPIRA_TRY(raw ? scan_raw_read(path, raw, options->columns, t, why)
+                  : format->read(path, t, why));
+    SCAN_REQUIRE(t->rows > 0, why, spira::status_file_empty, path, "no rows");
+    SCAN_REQUIRE(t->rows <= INT32_MAX, why, spira::status_bad_size, path,
+                 "%lld rows; at most 2^31 - 1", (long long)t->rows);
+    return spira::status_success();
+}
+
+// ---- columns ------------------------------------------------------------------------------------
+
+// The columns of a table in the order of a scan: x, y, z, the intensity if there is one, the
+// others.
+struct scan_order {
+    int *column; // [columns]
+    int columns;
+    bool intensity;
+};
+
+// The columns by their names, or as they stand where they have none.
+SPIRA_API spira::status scan_order_find(const char *path, const table *t, scan_order *order,
+                                        scan_reason *why) {
+    static const char *const axes[3][3] = {{"x", "//x", nullptr}, {"y", nullptr}, {"z", nullptr}};
+    static const char *const intensities[] = {
+        "intensity",   "scalar_intensity", "scalar_field", "scalar_scalar_field",
+        "reflectance", "reflectivity",     "remission",    "i",
+        nullptr};
+    int first[4] = {0, 1, 2, t->columns > 3 ? 3 : -1};
+    if (t->columns > 0 && t->column[0].name[0]) {
+        for (int a = 0; a < 3; ++a) {
+            first[a] = table_find(t, axes[a]);
+            SCAN_REQUIRE(first[a] >= 0, why, spira::status_file_format, path,
+                         "has no column %c; the first of its %d columns is %s", "xyz"[a],
+                         t -> columns, t -> column[0].name);
+        }
+        first[3] = table_find(t, intensities);
+    }
+    SCAN_REQUIRE(t->columns >= 3, why, spira::status_file_format, path,
+                 "has %d columns; x, y and z are three", t->columns);
+    order->intensity = first[3] >= 0;
+    for (int i = 0; i < 3 + order->intensity; ++i) {
+        order->column[order->columns++] = first[i];
+    }
+    for (int c = 0; c < t->columns; ++c) {
+        const bool taken = c == first[0] || c == first[1] || c == first[2] || c == first[3];
+        if (!taken && !table_same_name(t->column[c].name, "_")) { // padding
+            order->column[order->columns++] = c;
         }
     }
     return spira::status_success();
 }
 
-// Allocates and fills `out`. On failure `out` may own memory; scan_read frees it.
-SPIRA_API spira::status scan_read_data(FILE *file, const char *path, const scan_layout *layout,
-                                       scan_cloud *out) {
-    bool is_float = scan_element_is_float(layout->element);
-    size_t elements = (size_t)(layout->rows * layout->columns);
-    int width = scan_element_bytes(layout->element);
-    out->rows = layout->rows;
-    out->columns = is_float ? (int)layout->columns : 3;
-    size_t bytes = (size_t)out->rows * (size_t)out->columns * 4;
-    void *memory = malloc(bytes);
-    SPIRA_REQUIRE(memory, spira::status_capacity, "bytes of memory for the scan", bytes);
-    out->points = is_float ? (float *)memory : nullptr;
-    out->voxels = is_float ? nullptr : (int32_t *)memory;
-    double chunk[scan_chunk]; // the type of the widest element, for the alignment
-    for (size_t done = 0; done < elements;) {
-        size_t count = elements - done < scan_chunk ? elements - done : (size_t)scan_chunk;
-        SPIRA_REQUIRE(fread(chunk, (size_t)width, count, file) == count, spira::status_file_open,
-                      path, errno);
-        SPIRA_TRY(scan_convert(layout, chunk, (int64_t)done, (int)count, out));
-        done += count;
+// ---- points -------------------------------------------------------------------------------------
+
+// Whether x, y and z of a row are numbers.
+SPIRA_API bool scan_row_returned(const table *t, const scan_order *order, int64_t row) {
+    return isfinite(table_value(t, row, order->column[0])) &&
+           isfinite(table_value(t, row, order->column[1])) &&
+           isfinite(table_value(t, row, order->column[2]));
+}
+
+// Finds the rows to keep, the origin, and the scale of the intensity.
+SPIRA_API void scan_points_measure(const table *t, const scan_order *order, bool exact,
+                                   scan_cloud *out) {
+    double lo[4], hi[4];
+    int64_t kept = 0;
+    for (int c = 0; c < 4; ++c) {
+        lo[c] = (double)INFINITY;
+        hi[c] = -(double)INFINITY;
+    }
+    for (int64_t row = 0; row < t->rows; ++row) {
+        if (!scan_row_returned(t, order, row)) {
+            continue;
+        }
+        for (int c = 0; c < 3 + order->intensity; ++c) {
+            const double v = table_value(t, row, order->column[c]);
+            lo[c] = isfinite(v) ? fmin(lo[c], v) : lo[c];
+            hi[c] = isfinite(v) ? fmax(hi[c], v) : hi[c];
+        }
+        ++kept;
+    }
+    out->rows = kept;
+    out->dropped = t->rows - kept;
+    for (int a = 0; a < 3 && !exact; ++a) {
+        const bool far_off = lo[a] < -8192 || hi[a] > 8192;
+        out->origin[a] = far_off ? floor(lo[a] / 100) * 100 : 0;
+    }
+    out->intensity = order->intensity;
+    out->intensity_scale = lo[3] < 0 || hi[3] <= 1 ? 1.0f
+                           : hi[3] <= 255          ? 1 / 255.0f
+                           : hi[3] <= 65535        ? 1 / 65535.0f
+                                                   : (float)(1 / hi[3]);
+}
+
+// Fills the rows of a scan of points. Infinite intensities are among the values that become 0.
+SPIRA_API spira::status scan_points_fill(const char *path, const table *t, const scan_order *order,
+                                         scan_cloud *out, scan_reason *why) {
+    int64_t to = 0;
+    for (int64_t row = 0; row < t->rows; ++row) {
+        if (out->dropped && !scan_row_returned(t, order, row)) {
+            continue;
+        }
+        float *point = out->points + to * out->columns;
+        for (int c = 0; c < order->columns; ++c) {
+            const double v = table_value(t, row, order->column[c]);
+            SCAN_REQUIRE(c >= 3 || fabs(v) <= 1e9, why, spira::status_not_finite, path,
+                         "row %lld: %g along %c is no coordinate in metres (an outlier?)",
+                         (long long)row, v, "xyz"[c]);
+            point[c] = (float)(c < 3 ? v - out->origin[c] : v);
+            if (!spira::float_is_finite(point[c])) {
+                point[c] = 0;
+                ++out->zeroed;
+            }
+        }
+        if (out->source) {
+            out->source[to] = row;
+        }
+        ++to;
     }
     return spira::status_success();
 }
 
-SPIRA_API spira::status scan_read_stream(FILE *file, const char *path, scan_cloud *out) {
-    bool nothing = fgetc(file) == EOF; // opening a directory succeeds; reading it fails
-    SPIRA_REQUIRE(!nothing || !ferror(file), spira::status_file_open, path, errno);
-    SPIRA_REQUIRE(!nothing, spira::status_file_empty, path, 0);
-    scan_layout layout;
-    scan_raw_layout(path, &layout);
-    SPIRA_TRY(scan_file_layout(file, path, &layout));
-    return scan_read_data(file, path, &layout, out);
+SPIRA_API spira::status scan_points_take(const char *path, const table *t, const scan_order *order,
+                                         bool exact, scan_cloud *out, scan_reason *why) {
+    scan_points_measure(t, order, exact, out);
+    SCAN_REQUIRE(out->rows > 0, why, spira::status_file_empty, path,
+                 "none of its %lld rows has finite x, y and z", (long long)t->rows);
+    out->columns = order->columns;
+    const size_t bytes = (size_t)out->rows * (size_t)out->columns * sizeof(float);
+    out->points = (float *)malloc(bytes);
+    out->source = out->dropped ? (int64_t *)malloc((size_t)out->rows * sizeof(int64_t)) : nullptr;
+    SCAN_REQUIRE(out->points && (out->source || !out->dropped), why, spira::status_capacity, path,
+                 "no %lld bytes of memory", (long long)bytes);
+    return scan_points_fill(path, t, order, out, why);
 }
 
-// Reads a scan. The suffix of the path gives the format (see the top of this file). Of integer .npy
-// columns only the first three are read, whatever they mean.
+// ---- voxels -------------------------------------------------------------------------------------
+
+// The columns of x, y and z among integers.
+SPIRA_API spira::status scan_voxels_order(const char *path, const table *t, scan_indices indices,
+                                          int axis[3], scan_reason *why) {
+    const int orders[4][3] = {{0, 1, 2}, {0, 1, 2}, {1, 2, 3}, {3, 2, 1}};
+    SCAN_REQUIRE(t->columns == 3 || indices != scan_indices_ask, why, spira::status_bad_size, path,
+                 "%d columns of integers: say by --indices xyz, bxyz or bzyx which are x, y and z "
+                 "(b is the batch index; spconv's indices are bzyx or bxyz)",
+                 t->columns);
+    SCAN_REQUIRE(t->columns > 3 || indices <= scan_indices_xyz, why, spira::status_bad_size, path,
+                 "three columns have no batch index");
+    memcpy(axis, orders[indices], sizeof orders[0]);
+    for (int64_t row = 1; row < t->rows && indices > scan_indices_xyz; ++row) {
+        SCAN_REQUIRE(table_value(t, row, 0) == table_value(t, 0, 0), why, spira::status_file_format,
+                     path, "row %lld has batch index %.0f, row 0 %.0f: save one batch index",
+                     (long long)row, table_value(t, row, 0), table_value(t, 0, 0));
+    }
+    return spira::status_success();
+}
+
+SPIRA_API spira::status scan_voxels_take(const char *path, const table *t, scan_indices indices,
+                                         scan_cloud *out, scan_reason *why) {
+    int axis[3];
+    SPIRA_TRY(scan_voxels_order(path, t, indices, axis, why));
+    out->rows = t->rows;
+    out->columns = 3;
+    out->voxels = (int32_t *)malloc((size_t)out->rows * 3 * sizeof(int32_t));
+    SCAN_REQUIRE(out->voxels, why, spira::status_capacity, path, "no memory for %lld voxels",
+                 (long long)out->rows);
+    for (int64_t row = 0; row < t->rows; ++row) {
+        for (int a = 0; a < 3; ++a) {
+            const double v = table_value(t, row, axis[a]);
+            SCAN_REQUIRE(v >= INT32_MIN && v <= INT32_MAX, why, spira::status_file_format, path,
+                         "row %lld: a voxel at %.0f along %c does not fit 32 bits", (long long)row,
+                         v, "xyz"[a]);
+            out->voxels[row * 3 + a] = (int32_t)v;
+        }
+    }
+    return spira::status_success();
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+// Makes a scan of a table. Integers without names are voxels; a .ply, .pcd or .las has points.
+SPIRA_API spira::status scan_table_take(const char *path, const scan_options *options,
+                                        const table *t, scan_cloud *out, scan_reason *why) {
+    if (!t->column[0].name[0] && !value_is_float(t->column[0].type)) {
+        return scan_voxels_take(path, t, options->indices, out, why);
+    }
+    scan_order order = {};
+    order.column = (int *)malloc((size_t)(t->columns + 1) * sizeof(int));
+    SCAN_REQUIRE(order.column, why, spira::status_capacity, path, "no memory for the columns");
+    spira::status s = scan_order_find(path, t, &order, why);
+    if (!spira::status_failed(s)) {
+        s = scan_points_take(path, t, &order, options->exact, out, why);
+    }
+    free(order.column);
+    return s;
+}
+
+// Reads a scan. The suffix of the path gives the format (see the top of this file).
 //
-// inputs:  path
+// inputs:  path; options  what the file does not say
 // outputs: out  points [rows, columns] or voxels [rows, 3] in the order of the file; free it by
 //               scan_free. Zeroed on failure. Its previous content is not freed.
+//          why  on failure the file, the place in it and the remedy; the status points to it
 // errors:  status_unsupported  an unknown suffix
-//          status_file_open    the file cannot be opened or read; detail: errno
-//          status_file_empty   no bytes, or no rows
-//          status_file_format  a record, an .npy header or its data are cut short; the header is
-//                              malformed; an unsupported type or order; a voxel that does not fit
-//                              32 bits
-//          status_not_finite   a NaN or an infinity in any column, also after rounding <f8 to
-//                              float; detail: first row
-//          status_bad_size     "rows": more than 2^31 - 1
-//          status_capacity     no memory; detail: bytes
-SPIRA_API spira::status scan_read(const char *path, scan_cloud *out) {
+//          status_file_open    the file cannot be opened or read
+//          status_file_empty   no bytes, no rows, or none with finite coordinates
+//          status_file_format  the file is cut short, damaged, or of a kind that is not read
+//          status_not_finite   a coordinate beyond 10^9 m
+//          status_bad_size     more than 2^31 - 1 rows; what the options must say
+//          status_capacity     no memory
+SPIRA_API spira::status scan_read(const char *path, const scan_options *options, scan_cloud *out,
+                                  scan_reason *why) {
     SPIRA_REQUIRE(out, spira::status_null_pointer, "out", 0);
     memset(out, 0, sizeof *out);
     SPIRA_REQUIRE(path, spira::status_null_pointer, "path", 0);
-    SPIRA_REQUIRE(scan_is_known(path), spira::status_unsupported,
-                  "a path that ends in none of .bin, .pcd.bin, .xyz32, .vox32, .npy", 0);
-    FILE *file = fopen(path, "rb");
-    SPIRA_REQUIRE(file, spira::status_file_open, path, errno);
-    spira::status result = scan_read_stream(file, path, out);
-    fclose(file);
-    if (spira::status_failed(result)) {
+    SPIRA_REQUIRE(options, spira::status_null_pointer, "options", 0);
+    SPIRA_REQUIRE(why, spira::status_null_pointer, "why", 0);
+    table t = {};
+    spira::status s = scan_table_read(path, options, &t, why);
+    if (!spira::status_failed(s)) {
+        s = scan_table_take(path, options, &t, out, why);
+    }
+    table_free(&t);
+    if (spira::status_failed(s)) {
         scan_free(out);
     }
-    return result;
+    return s;
 }
 
 // ---- bounds -------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@
 
 namespace scan {
 
-// The features of a row: x, y, z in tens of metres, and the intensity, 1 if the scan has none.
+// The features of a row: x, y, z in tens of metres, and the intensity from 0 to 1, 1 if the scan
+// has none.
 //
 // inputs:  voxel  the edge of a voxel in metres; used for scans of voxels
 // outputs: values  [4]
@@ -16,9 +17,9 @@ SPIRA_API void scan_row_values(const scan_cloud *cloud, int64_t row, float voxel
         values[c] = 0.1f * (cloud->points ? cloud->points[row * cloud->columns + c]
                                           : voxel * (float)cloud->voxels[3 * row + c]);
     }
-    bool intensity = cloud->points && cloud->columns > 3;
-    float value = intensity ? cloud->points[row * cloud->columns + 3] : 1.0f;
-    values[3] = value > 1.0f ? value / 255.0f : value; // nuScenes has 0 to 255
+    const bool intensity = cloud->points && cloud->intensity;
+    const float scale = cloud->intensity_scale > 0 ? cloud->intensity_scale : 1.0f;
+    values[3] = intensity ? scale * cloud->points[row * cloud->columns + 3] : 1.0f;
 }
 
 // The inputs of a network for a row: those values, and behind them further columns of the scan, or

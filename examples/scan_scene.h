@@ -37,6 +37,7 @@ SPIRA_API spira::status scan_scene_street(uint32_t seed, scan_cloud *out, int32_
         scene_make(street, seed);
         out->points = points;
         out->columns = 4;
+        out->intensity = true;
         for (int step = 0; step < scene_steps; ++step) {
             out->rows += scene_sweep(street, seed, step, points + out->rows * 4, label + out->rows);
         }

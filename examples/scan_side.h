@@ -8,6 +8,7 @@
 
 #include "../spira.cuh"
 #include "networks.h"
+#include "scan_file.h"
 
 #include <chrono>
 #include <stdlib.h>
@@ -22,17 +23,20 @@ namespace side {
 constexpr spira::numeric format = SIDE_FORMAT;
 
 struct options {
-    const char *scan; // null: a street scene
-    float voxel[3];   // edges in metres; 0: those of the network, or 0.05
+    const char *scan;        // null: a street scene
+    scan::scan_options file; // what the file does not say
+    float voxel[3];          // edges in metres; 0: those of the network, or 0.05
     bool has_range;
     float range[6]; // of points, in metres: the least x, y, z, then the largest
     const char *net;
     networks::network_sizes sizes; // of the network
     spira::numeric type;           // of the features on the GPU; the host computes in fp32
+    const char *onnx; // file that has the network and its weights; null: `net` and `weights`
     const char *picture;
     const char *save_labels; // file to write the class of each voxel to, or null
     uint32_t seed;
     bool check;
+    bool list;                // of --onnx: print its layers, and end
     const char *weights;      // file to read weights from; null: generated from the seed
     const char *save_weights; // file to write weights to, or null
     const char *records;      // file with tuning records for the plan of the GPU, or null
@@ -52,6 +56,18 @@ static inline options options_standard() {
 static inline int channels_take(const char *value, char **end) {
     const long n = strtol(value, end, 10);
     return n >= 1 && n <= spira::conv_channels_max ? (int)n : 0;
+}
+
+// Reads what the columns of integers are.
+static inline bool indices_take(const char *value, scan::scan_indices *indices) {
+    const char *const names[] = {"xyz", "bxyz", "bzyx"};
+    for (int i = 0; i < 3; ++i) {
+        if (!strcmp(value, names[i])) {
+            *indices = (scan::scan_indices)(scan::scan_indices_xyz + i);
+            return true;
+        }
+    }
+    return false;
 }
 
 // Reads numbers that commas separate. Returns how many; 0 for more than `most` or anything else.
@@ -82,8 +98,27 @@ static inline bool voxel_take(const char *text, float voxel[3]) {
     return (count == 1 || count == 3) && voxel[0] > 0 && voxel[1] > 0 && voxel[2] > 0;
 }
 
-// Takes an option that all examples on scans share. Returns false if it is none of them, if its
-// value is invalid, or if the type is not compiled.
+// Whether --help is among the arguments: the usage goes to stdout then, and the exit code is 0.
+static inline bool help_asked(int argc, char **argv) {
+    for (int i = 1; i < argc; ++i) {
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Returns the value of the option argv[*i] and moves *i to it; null, and a message, if it has none.
+static inline const char *option_value(int argc, char **argv, int *i) {
+    if (*i + 1 == argc) {
+        fprintf(stderr, "%s needs a value\n", argv[*i]);
+        return nullptr;
+    }
+    return argv[++*i];
+}
+
+// Takes an option that all examples on scans share. Returns false, and prints why, if it is none of
+// them, if its value is invalid, or if the type is not compiled.
 static inline bool option_take(options *o, const char *name, const char *value) {
     char *end = (char *)"";
     bool good = true;
@@ -91,6 +126,10 @@ static inline bool option_take(options *o, const char *name, const char *value) 
         good = voxel_take(value, o->voxel);
     } else if (!strcmp(name, "--range")) {
         good = o->has_range = numbers_take(value, 6, o->range) == 6;
+    } else if (!strcmp(name, "--columns")) {
+        good = (o->file.columns = channels_take(value, &end)) >= 3;
+    } else if (!strcmp(name, "--indices")) {
+        good = indices_take(value, &o->file.indices);
     } else if (!strcmp(name, "--net")) {
         o->net = value;
     } else if (!strcmp(name, "--channels")) {
@@ -112,6 +151,7 @@ static inline bool option_take(options *o, const char *name, const char *value) 
         }
         o->type = (spira::numeric)n;
     } else {
+        fprintf(stderr, "%s is no option\n", name);
         return false;
     }
     const bool compiled = format == spira::numeric_any || o->type == format;
@@ -125,7 +165,7 @@ static inline bool option_take(options *o, const char *name, const char *value) 
 // Whether a network gets the values of points as they are in the file: detectors are trained on
 // those. With random weights the values are small, so that fp16 holds all features.
 static inline bool values_are_raw(const options *o, const networks::network *net) {
-    return networks::network_ranged(net) && o->weights;
+    return networks::network_ranged(net) && (o->weights || o->onnx);
 }
 
 // Prints an error, with the name of the layer at fault. Returns the exit code.
@@ -138,6 +178,16 @@ static inline int fail(const char *doing, const networks::network *net, spira::s
     bool system = s.code == spira::status_file_open && s.detail > 0; // the detail is an errno
     fprintf(stderr, "%s: %s%s%s\n", doing, spira::status_text(s, text, sizeof text),
             system ? ", " : "", system ? strerror((int)s.detail) : "");
+    return 1;
+}
+
+// The same for a file that was not read: its reason says all.
+static inline int fail_file(const scan::scan_reason *why, const networks::network *net,
+                            spira::status s) {
+    if (s.subject != why->text) {
+        return fail("reading the scan", net, s);
+    }
+    fprintf(stderr, "%s\n", why->text);
     return 1;
 }
 

@@ -143,7 +143,11 @@ SCENES_API int64_t scenes_street(uint32_t seed, float *points, int32_t *labels) 
 SCENES_API int64_t scenes_voxelize(const float *points, const int32_t *labels, int32_t rows,
                                    int32_t columns, float edge, int32_t *coords, float *features,
                                    int32_t *truth) {
-    scan::scan_cloud cloud = {rows, columns, (float *)points, nullptr};
+    scan::scan_cloud cloud = {};
+    cloud.rows = rows;
+    cloud.columns = columns;
+    cloud.points = (float *)points;
+    cloud.intensity = columns > 3;
     bookkeeping b(rows);
     int32_t count = 0;
     const spira::status s =

@@ -198,8 +198,10 @@ TEST(net_detectors_voxel_counts_of_a_scan) {
 // The counts that bench_net requires: the points quantised in fp32, as a run on the GPU does it.
 TEST(net_detectors_voxel_counts_of_points) {
     NEED_SCANS("nuscenes_10sweeps.pcd.bin");
-    scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
-    REQUIRE_OK(scan::scan_read("data/nuscenes_10sweeps.pcd.bin", &cloud));
+    const scan::scan_options options = {};
+    scan::scan_cloud cloud;
+    scan::scan_reason why;
+    REQUIRE_OK(scan::scan_read("data/nuscenes_10sweeps.pcd.bin", &options, &cloud, &why));
     for (const char *name : {"SpMiddleResNetFHD", "BEVFusion", "VoxelNeXt"}) {
         network n;
         REQUIRE(networks::network_make(name, &n));

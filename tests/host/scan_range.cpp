@@ -120,7 +120,10 @@ TEST(scan_range_cuts_points) {
                              {0.95f, -1, 0, 3},      {-0.001f, -1, 0, 4},
                              {0, 0, 0, 5},           {0, -1, 2, 6},
                              {0, -1, (float)NAN, 7}, {0.5f, -0.5f, 0.5f, 8}};
-    scan::scan_cloud cloud = {8, 4, (float *)malloc(sizeof rows), nullptr};
+    scan::scan_cloud cloud = {};
+    cloud.rows = 8;
+    cloud.columns = 4;
+    cloud.points = (float *)malloc(sizeof rows);
     memcpy(cloud.points, rows, sizeof rows);
     int64_t outside;
     REQUIRE_OK(side::range_cut(&n, &cloud, &outside));
@@ -130,7 +133,9 @@ TEST(scan_range_cuts_points) {
     scan::scan_free(&cloud);
 
     int32_t cells[3] = {};
-    cloud = {1, 3, nullptr, cells};
+    cloud.rows = 1;
+    cloud.columns = 3;
+    cloud.voxels = cells;
     CHECK_STATUS(side::range_cut(&n, &cloud, &outside), status_unsupported);
     n = {};
     CHECK_OK(side::range_cut(&n, &cloud, &outside)); // no range
@@ -152,6 +157,8 @@ TEST(scan_values_of_detectors) {
     cloud.rows = 1;
     cloud.columns = 5;
     cloud.points = points;
+    cloud.intensity = true;
+    cloud.intensity_scale = 1 / 255.0f;
     const std::vector<float> raw = {10, -20, 3, 51, 0.5f, 0}, small = {1, -2, 0.3f, 0.2f, 0.5f, 0};
     std::vector<float> got(6);
     scan::scan_row_inputs(&cloud, 0, 1, true, 6, got.data());

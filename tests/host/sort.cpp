@@ -103,8 +103,10 @@ void check_steps(const std::vector<W> &words, int bits) {
 // The words of every `every`-th point of the scan at voxels of `size`, in 64 bits, and those
 // outside x, y = -20 .. 20 m as none.
 std::vector<uint64_t> scan_words(float size, int64_t every, word_layout *layout) {
-    scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
-    CHECK_OK(scan::scan_read("data/nuscenes_10sweeps.pcd.bin", &cloud));
+    const scan::scan_options options = {};
+    scan::scan_cloud cloud;
+    scan::scan_reason why;
+    CHECK_OK(scan::scan_read("data/nuscenes_10sweeps.pcd.bin", &options, &cloud, &why));
     const int32_t most = (int32_t)(20 / size);
     word_need need = {};
     need.lo = {-most, -most, -most};

@@ -17,8 +17,10 @@
 // points to the next voxel. Requires data/nuscenes_10sweeps.pcd.bin.
 [[maybe_unused]] static std::vector<int32_t> detector_scan_rows() {
     const double lo[3] = {-54, -54, -5}, hi[3] = {54, 54, 3}, voxel[3] = {0.075, 0.075, 0.2};
-    scan::scan_cloud cloud = {0, 0, nullptr, nullptr};
-    CHECK_OK(scan::scan_read("data/nuscenes_10sweeps.pcd.bin", &cloud));
+    const scan::scan_options options = {};
+    scan::scan_cloud cloud;
+    scan::scan_reason why;
+    CHECK_OK(scan::scan_read("data/nuscenes_10sweeps.pcd.bin", &options, &cloud, &why));
     std::vector<int32_t> rows;
     for (int64_t i = 0; i < cloud.rows; ++i) {
         int32_t at[3];

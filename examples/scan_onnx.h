@@ -1,0 +1,80 @@
+// examples/scan_onnx.h: the network of an .onnx file in place of one of networks.h.
+#ifndef SPIRA_EXAMPLES_SCAN_ONNX_H
+#define SPIRA_EXAMPLES_SCAN_ONNX_H
+
+#include "onnx_model.h"
+#include "scan_range.h"
+#include "scan_side.h"
+
+namespace side {
+
+// Prints the table of a file's layers.
+static inline void onnx_list(const onnx::model *m) {
+    const spira::triple e = m->net.grid.extent;
+    printf("%d channels in, extent %d x %d x %d\n", m->net.input_channels, e.x, e.y, e.z);
+    for (int i = 0; i < m->net.count; ++i) {
+        const spira::net_layer *l = &m->net.layers[i];
+        const onnx::model_layer *more = &m->layers[(size_t)i];
+        const char *kind = l->op == spira::net_dense           ? "dense map"
+                           : l->transposed                     ? "inverse"
+                           : l->rule == spira::net_rule_expand ? "strided"
+                                                               : "submanifold";
+        printf("%-8s of %3d  %-11s %4d channels, size %d %d %d, stride %d %d %d, padding %d %d %d",
+               l->name, spira::net_number(l->source), kind, l->channels, l->size.x, l->size.y,
+               l->size.z, l->stride.x, l->stride.y, l->stride.z, l->padding.x, l->padding.y,
+               l->padding.z);
+        printf("%s%s%s\n", l->residual.plus_two ? ", residual" : "",
+               l->act == spira::activation_relu ? ", ReLU" : "", more->int8 ? ", int8" : "");
+    }
+    if (!m->cut.empty()) {
+        printf("the network ends here: %s\n", m->cut.c_str());
+    }
+}
+
+// Reads the network of a file. Its range is nuScenes', or that of the options; the voxels must make
+// the extent that the file has. *net: points into the model. Returns 0 or the exit code.
+static inline int onnx_network(const options *o, onnx::model *m, networks::network *net) {
+    scan::scan_reason why;
+    const spira::status s = onnx::model_read(o->onnx, m, &why);
+    if (spira::status_failed(s)) {
+        return fail_file(&why, net, s);
+    }
+    if (!m->cut.empty()) {
+        printf("the network ends in front of %s\n", m->cut.c_str());
+    }
+    *net = m->net;
+    networks::network_nuscenes(net);
+    const int code = range_choose(o, net);
+    const spira::triple have = m->net.grid.extent, made = net->grid.extent;
+    if (!code && !spira::triple_equal(have, made)) {
+        fprintf(stderr,
+                "%s is for an extent of %d x %d x %d; range and voxels make %d x %d x %d: give "
+                "--range and --voxel as it was trained\n",
+                o->onnx, have.x, have.y, have.z, made.x, made.y, made.z);
+        return 2;
+    }
+    return code;
+}
+
+// The parameters of the file, in new memory, which the caller frees; `plan` becomes a plan of the
+// network. Returns 0 or the exit code.
+static inline int onnx_params(const options *o, const onnx::model *m, const networks::network *net,
+                              spira::net_plan *plan, float **params) {
+    const spira::net_limits limits = limits_of(net, 1);
+    const spira::status s = spira::net_plan_sets(net->layers, net->count, &limits, false, plan);
+    if (spira::status_failed(s)) {
+        return fail("planning the network", net, s);
+    }
+    *params = (float *)calloc((size_t)plan->params, sizeof(float));
+    if (!*params) {
+        fprintf(stderr, "no memory for the parameters\n");
+        return 1;
+    }
+    onnx::model_params(m, plan, *params);
+    printf("weights: %s, %d layers\n", o->onnx, net->count);
+    return 0;
+}
+
+} // namespace side
+
+#endif
