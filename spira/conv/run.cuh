@@ -86,23 +86,30 @@ SPIRA_API bool conv_rows_aligned(const void *in, int channels, numeric type) {
     return conv_aligned(in, channels, numeric_size(type), conv_lane_bytes);
 }
 
+// Sets what conv_params and conv_params_shortcut have alike. from: conv_args or conv_shortcut.
+template <typename A, typename P>
+SPIRA_API void conv_sources_set(const conv_shape *s, const A *from, P *p) {
+    p->in = from->in;
+    p->in2 = from->in2;
+    p->weights = from->weights;
+    p->cin = s->cin;
+    p->cin2 = s->cin2;
+    p->chunks = conv_shape_chunks(s);
+    p->wide_in = conv_rows_aligned(p->in, s->cin, s->type);
+    p->wide_in2 = !s->cin2 || conv_rows_aligned(p->in2, s->cin2, s->type);
+}
+
 SPIRA_API conv_params_shortcut conv_shortcut_params(const conv_args *a, conv_kernel kernel) {
     const conv_shortcut *s = a->shortcut;
     const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
     conv_params_shortcut p = {};
-    p.in = s->in;
-    p.in2 = s->in2;
-    p.weights = s->weights;
+    conv_sources_set(&shape, s, &p);
     p.bias = s->bias;
     p.scale = s->scale;
     p.shift = s->shift;
-    p.cin = s->cin;
-    p.cin2 = s->cin2;
-    p.chunks = kernel == conv_kernel_hopper
-                   ? (int)ceil_div(hopper_row_bytes(&shape), hopper_chunk_whole)
-                   : conv_shape_chunks(&shape);
-    p.wide_in = conv_rows_aligned(s->in, s->cin, shape.type);
-    p.wide_in2 = !s->cin2 || conv_rows_aligned(s->in2, s->cin2, shape.type);
+    if (kernel == conv_kernel_hopper) {
+        p.chunks = (int)ceil_div(hopper_row_bytes(&shape), hopper_chunk_whole);
+    }
     return p;
 }
 
@@ -112,9 +119,7 @@ SPIRA_API conv_params conv_params_of(const device_info *gpu, const conv_args *a,
     const conv_shape *s = &a->shape;
     const int element = numeric_size(s->type);
     conv_params p = {};
-    p.in = a->in;
-    p.in2 = a->in2;
-    p.weights = a->weights;
+    conv_sources_set(s, a, &p);
     p.residual = a->epilogue.residual;
     p.out = a->out;
     p.order = conv_order(a->map);
@@ -123,19 +128,14 @@ SPIRA_API conv_params conv_params_of(const device_info *gpu, const conv_args *a,
     p.epilogue = a->epilogue;
     p.sums = a->sums;
     p.volume = s->volume;
-    p.cin = s->cin;
-    p.cin2 = s->cin2;
     p.cout = s->cout;
     p.chunks1 = conv_chunks(s->cin, s->type);
-    p.chunks = conv_shape_chunks(s);
     if (kernel == conv_kernel_hopper) {
         p.chunks = hopper_chunks(s);
         p.chunk_bytes = hopper_chunk_bytes(s);
     }
     p.multiprocessors = gpu->multiprocessors;
     p.tf32 = s->type == numeric_tf32;
-    p.wide_in = conv_rows_aligned(a->in, s->cin, s->type);
-    p.wide_in2 = !s->cin2 || conv_rows_aligned(a->in2, s->cin2, s->type);
     p.wide_out = conv_aligned(a->out, s->cout, element, 4 * element) &&
                  conv_aligned(p.residual, s->cout, element, 4 * element);
     p.programmatic = a->programmatic && gpu->programmatic;

@@ -276,7 +276,8 @@ DEVICE_TEST(gpu_conv_every_way_to_cut) {
     }
 }
 
-// Lists with few of the offsets, with all; kernels around words of a mask and what kernels take.
+// Lists with few of the offsets, with all; kernels around words of a mask and what tensor cores
+// take: with more offsets, plain multiply-adds compute every format.
 DEVICE_TEST(gpu_conv_many_offsets) {
     int turn = 0;
     for (int volume : {2, 31, 32, 33, 64, 65, 128, 129, 343, 1023, 1024, 1025, 3375}) {
@@ -292,7 +293,10 @@ DEVICE_TEST(gpu_conv_many_offsets) {
                                                        type),
                                             90, 200, 30);
                     one.percent = volume > 129 ? percent / 8 : percent;
-                    one.what = with_bias;
+                    one.what = turn % 16;
+                    one.act = (activation)(turn % activation_count);
+                    random_state random = random_make((uint64_t)turn);
+                    one.off = turn % 3 ? moves{} : moves_random(&random);
                     one.cuts = test_quick() ? 13 : 1;
                     case_check(one, (uint64_t)turn, "offsets");
                 }
@@ -698,44 +702,6 @@ DEVICE_TEST(gpu_conv_real_scans) {
         check_real_scan(kitti, 3, 16, 16, numeric_f32);
         check_real_scan(kitti, 5, 16, 20, numeric_f16);
         check_real_scan("lone_star_5cm.vox32", 3, 16, 16, numeric_f16);
-    }
-}
-
-// ---- the path without tensor cores --------------------------------------------------------------
-
-// GPUs whose tensor cores do not know a format take the plain path; it knows all of them.
-DEVICE_TEST(gpu_conv_plain_path_knows_every_format) {
-    for (numeric type : numerics) {
-        for (int seed = 0; seed < (test_quick() ? 3 : 30); ++seed) {
-            random_state random = random_make((uint64_t)(4 * seed + type));
-            conv_shape s = shape_make(1, channels_random(&random, channels_edges), 0,
-                                      channels_random(&random, channels_edges), type);
-            s.cin2 = seed % 3 ? 0 : channels_random(&random, channels_edges);
-            s.volume = seed % 5 ? 6 : 1;
-            problem p = problem_make(&random, s, 90, 90, 100);
-            p.identity = s.volume == 1;
-            problem_fill_map(&random, &p, 40);
-            problem_fill_epilogue(&random, &p, random_int(&random, 0, with_all), activation_leaky);
-            problem_name(&p, "plain path");
-            device_problem d;
-            device_problem_make(&p, &d);
-            const int64_t total = conv_exact_weights(&s);
-            float *plain = device_new<float>(total);
-            const float *weight = device_upload(p.weight.data(), (int64_t)p.weight.size());
-            const conv_pack_request request = {gpu(), s,      conv_kernel_exact, weight, 0,
-                                               plain, nullptr};
-            CHECK_OK(conv_pack_launch(&request, total, 0, conv_exact_pack_kernel<0>, stream_get()));
-            d.args.weights = plain;
-            conv_params params = conv_params_of(gpu(), &d.args, conv_kernel_exact);
-            params.sizes = exact_sizes_choose(&s);
-            CHECK_OK(numeric_dispatch<numeric_any>(type, [&](auto tag) {
-                return exact_run<typename decltype(tag)::element>(params, stream_get());
-            }));
-            std::vector<char> out = device_problem_fetch(&p, &d);
-            problem_good(&p, out);
-            CHECK(device_problem_untouched(&p, &d));
-            guarded_finish();
-        }
     }
 }
 

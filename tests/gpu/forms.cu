@@ -606,12 +606,7 @@ DEVICE_TEST(gpu_forms_batches) {
 
 // One bad request among good ones: nothing is launched, not even the requests before it.
 DEVICE_TEST(gpu_forms_batch_refuses) {
-    random_state r = random_make(10);
-    word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
-    kernel_shape kernel = kernel_cube(3, 1);
-    forms_scene<uint32_t> s =
-        forms_scene_make("batch", &layout, &kernel,
-                         forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 200));
+    forms_scene<uint32_t> s = forms_scene_small(3, 200);
     forms_wish wish = forms_everything();
     wish.pairs = false;
     wish.threshold = 2;
@@ -634,15 +629,15 @@ DEVICE_TEST(gpu_forms_batch_refuses) {
         }
     }
     map_request<uint32_t> good = forms_request_of(&layer.l);
-    CHECK_STATUS(map_build_batch<uint32_t>(gpu(), &layout, nullptr, 1, stream_get()),
+    CHECK_STATUS(map_build_batch<uint32_t>(gpu(), &s.layout, nullptr, 1, stream_get()),
                  status_null_pointer);
     CHECK_STATUS(map_build_batch<uint32_t>(gpu(), nullptr, &good, 1, stream_get()),
                  status_null_pointer);
-    CHECK_STATUS(map_build_batch<uint32_t>(gpu(), &layout, &good, -1, stream_get()),
+    CHECK_STATUS(map_build_batch<uint32_t>(gpu(), &s.layout, &good, -1, stream_get()),
                  status_bad_size);
-    CHECK_STATUS(map_build_batch<uint32_t>(nullptr, &layout, &good, 1, stream_get()),
+    CHECK_STATUS(map_build_batch<uint32_t>(nullptr, &s.layout, &good, 1, stream_get()),
                  status_null_pointer);
-    CHECK_OK(map_build_batch<uint32_t>(gpu(), &layout, nullptr, 0, stream_get()));
+    CHECK_OK(map_build_batch<uint32_t>(gpu(), &s.layout, nullptr, 0, stream_get()));
     for (int p = 0; p < forms_begin; ++p) {
         forms_place at = forms_place_of(&layer.l, p, 0);
         CHECK(device_untouched(layer.l.part[p], 0, at.rows * at.pitch));
@@ -659,12 +654,7 @@ void check_untouched(const forms_layer<uint32_t> *l) {
 }
 
 DEVICE_TEST(gpu_forms_refuses) {
-    random_state r = random_make(11);
-    word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
-    kernel_shape kernel = kernel_cube(3, 1);
-    forms_scene<uint32_t> s =
-        forms_scene_make("refused", &layout, &kernel,
-                         forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 200));
+    forms_scene<uint32_t> s = forms_scene_small(3, 200);
     forms_wish wish = forms_everything();
     wish.pairs_capacity = 200 * 27;
     device_layer<uint32_t> good = layer_make(&s, &wish);
@@ -686,33 +676,27 @@ DEVICE_TEST(gpu_forms_refuses) {
     for (const forms_spoilt &one : forms_spoilt_lists) {
         refuse(&one, false, true);
     }
-    CHECK_STATUS(map_build_forms<uint32_t>(&layout, &kernel, good.l.source, good.l.outputs, nullptr,
-                                           stream_get()),
+    CHECK_STATUS(map_build_forms<uint32_t>(&s.layout, &s.kernel, good.l.source, good.l.outputs,
+                                           nullptr, stream_get()),
                  status_null_pointer);
     const map_forms mixed = forms_of(&good.l);
-    status kind = map_build_forms<uint32_t, map_kind_os>(&layout, &kernel, good.l.source,
+    status kind = map_build_forms<uint32_t, map_kind_os>(&s.layout, &s.kernel, good.l.source,
                                                          good.l.outputs, &mixed, stream_get());
     CHECK_STATUS(kind, status_unsupported);
     map_request<uint32_t> compact = forms_request_of(&good.l);
     compact.forms.compact = good.l.part[forms_os];
     const map_lists pairs = forms_pairs_of(&good.l);
-    CHECK_STATUS(
-        map_build_lists(&layout, &compact, &pairs, good.scratch, good.scratch_bytes, stream_get()),
-        status_unsupported);
+    CHECK_STATUS(map_build_lists(&s.layout, &compact, &pairs, good.scratch, good.scratch_bytes,
+                                 stream_get()),
+                 status_unsupported);
     check_untouched(&good.l);
     CHECK_OK(layer_build(&good, stream_get()));
 }
 
 // Scratch that is one byte short, null, or not aligned.
 DEVICE_TEST(gpu_forms_refuses_scratch) {
-    random_state r = random_make(12);
-    for (triple size : {triple{3, 3, 3}, triple{7, 7, 7}, triple{1, 1, 1}}) {
-        kernel_shape kernel = kernel_make(size);
-        word_layout layout =
-            reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {3, 3, 3});
-        std::vector<uint32_t> words =
-            forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 100);
-        forms_scene<uint32_t> s = forms_scene_make("scratch", &layout, &kernel, words);
+    for (int size : {3, 7, 1}) {
+        forms_scene<uint32_t> s = forms_scene_small(size, 100);
         forms_wish wish = forms_everything();
         wish.pairs_capacity = 5000;
         device_layer<uint32_t> good = layer_make(&s, &wish), bad = good;
@@ -729,9 +713,9 @@ DEVICE_TEST(gpu_forms_refuses_scratch) {
         CHECK(device_untouched(good.scratch, 0, (int64_t)good.scratch_bytes));
         size_t bytes = 0;
         CHECK_STATUS(map_lists_workspace(nullptr, 100, &bytes), status_null_pointer);
-        CHECK_STATUS(map_lists_workspace(&kernel, 100, nullptr), status_null_pointer);
-        CHECK_STATUS(map_lists_workspace(&kernel, 0, &bytes), status_bad_size);
-        CHECK_STATUS(map_lists_workspace(&kernel, INT32_MAX, &bytes), status_bad_size);
+        CHECK_STATUS(map_lists_workspace(&s.kernel, 100, nullptr), status_null_pointer);
+        CHECK_STATUS(map_lists_workspace(&s.kernel, 0, &bytes), status_bad_size);
+        CHECK_STATUS(map_lists_workspace(&s.kernel, INT32_MAX, &bytes), status_bad_size);
         guarded_finish();
     }
 }
@@ -961,15 +945,10 @@ FORMS_TEST(in_kernels_of_ones_own) {
 // ---- the test, tested ---------------------------------------------------------------------------
 
 DEVICE_TEST(gpu_forms_planted_errors_are_found) {
-    random_state r = random_make(17);
-    word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
-    kernel_shape kernel = kernel_cube(3, 1);
-    std::vector<uint32_t> words =
-        forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, 300);
-    forms_scene<uint32_t> s = forms_scene_make("planted", &layout, &kernel, words);
+    forms_scene<uint32_t> s = forms_scene_small(3, 300);
     forms_wish wish = forms_everything();
     wish.threshold = 2;
-    wish = forms_wish_fit(wish, kernel.size, plain_map(&s), 1);
+    wish = forms_wish_fit(wish, s.kernel.size, plain_map(&s), 1);
     const forms_result wanted = forms_on_host(&s, &wish, 5);
     device_layer<uint32_t> d = layer_make(&s, &wish, 5), bad = d;
     REQUIRE_OK(layer_build(&d, stream_get()));
@@ -985,7 +964,7 @@ DEVICE_TEST(gpu_forms_planted_errors_are_found) {
     };
     bad.l.kernel.transposed = true;
     differs();
-    uint32_t moved = words[0] - 1; // into the margin: no voxel, still the first
+    uint32_t moved = s.source[0] - 1; // into the margin: no voxel, still the first
     device_copy_in(d.l.source.words, &moved, 1);
     differs();
 }

@@ -270,11 +270,7 @@ static void check_refused(const forms_layer<uint32_t> *good, const forms_spoilt 
 }
 
 TEST(forms_refuses) {
-    random_state r = random_make(9);
-    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
-    kernel_shape kernel = kernel_cube(3, 1);
-    std::vector<uint32_t> words = forms_words<uint32_t>(&r, &l, l.lo, l.hi, {1, 1, 1}, 80);
-    forms_scene<uint32_t> s = forms_scene_make("refused", &l, &kernel, words);
+    forms_scene<uint32_t> s = forms_scene_small(3, 80);
     forms_wish wish = forms_everything();
     wish.pairs_capacity = 80 * 27;
     wish.threshold = 1;
@@ -296,14 +292,18 @@ TEST(forms_refuses) {
     }
     CHECK_OK(forms_build_host(&half));
     map_forms none = forms_of(&good);
-    CHECK_STATUS(map_build_forms_host<uint32_t>(&l, &kernel, good.source, good.outputs, nullptr),
-                 status_null_pointer);
-    CHECK_STATUS(map_build_forms_host<uint32_t>(nullptr, &kernel, good.source, good.outputs, &none),
-                 status_null_pointer);
-    CHECK_STATUS(map_build_forms_host<uint32_t>(&l, nullptr, good.source, good.outputs, &none),
-                 status_null_pointer);
+    CHECK_STATUS(
+        map_build_forms_host<uint32_t>(&s.layout, &s.kernel, good.source, good.outputs, nullptr),
+        status_null_pointer);
+    CHECK_STATUS(
+        map_build_forms_host<uint32_t>(nullptr, &s.kernel, good.source, good.outputs, &none),
+        status_null_pointer);
+    CHECK_STATUS(
+        map_build_forms_host<uint32_t>(&s.layout, nullptr, good.source, good.outputs, &none),
+        status_null_pointer);
     none = {};
-    CHECK_OK(map_build_forms_host<uint32_t>(&l, &kernel, good.source, good.outputs, &none));
+    CHECK_OK(
+        map_build_forms_host<uint32_t>(&s.layout, &s.kernel, good.source, good.outputs, &none));
     CHECK_OK(forms_build_host(&good));
 }
 
@@ -332,14 +332,11 @@ TEST(forms_kinds) {
 
 TEST(forms_planted_errors_are_found) {
     random_state r = random_make(11);
-    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
-    kernel_shape kernel = kernel_cube(3, 1);
-    std::vector<uint32_t> words = forms_words<uint32_t>(&r, &l, l.lo, l.hi, {1, 1, 1}, 300);
-    forms_scene<uint32_t> s = forms_scene_make("planted", &l, &kernel, words), bad = s;
-    std::vector<int32_t> map = forms_map(&s);
+    forms_scene<uint32_t> s = forms_scene_small(3, 300), bad = s;
+    const std::vector<int32_t> map = forms_map(&s);
     forms_wish wish = forms_everything();
     wish.threshold = 2;
-    wish = forms_wish_fit(wish, kernel.size, map, 1);
+    wish = forms_wish_fit(wish, s.kernel.size, map, 1);
     forms_result good = forms_on_host(&s, &wish, 5);
     forms_result wanted = forms_expected(&s, map, 5, &wish);
     REQUIRE(CHECK_EQUAL(forms_difference(&good, &wanted, ""), ""));
@@ -358,7 +355,7 @@ TEST(forms_planted_errors_are_found) {
     bad.kernel.transposed = true;
     one = forms_on_host(&bad, &wish, 5);
     CHECK(*forms_difference(&one, &wanted, ""));
-    forms_wish other = forms_wish_fit(wish, kernel.size, map, 1);
+    forms_wish other = forms_wish_fit(wish, s.kernel.size, map, 1);
     other.threshold = 1;
     one = forms_on_host(&s, &other, 5);
     CHECK(*forms_difference(&one, &wanted, ""));

@@ -142,6 +142,17 @@ SPIRA_API forms_scene<W> forms_scene_random(random_state *r, forms_kind kind,
     return s;
 }
 
+// A small submanifold layer, for tests of what is refused and of errors that are planted.
+SPIRA_API forms_scene<uint32_t> forms_scene_small(int size, int32_t voxels) {
+    random_state r = random_make((uint64_t)voxels);
+    const spira::kernel_shape kernel = spira::kernel_cube(size, 1);
+    const spira::word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1},
+                                                                 spira::kernel_reach(&kernel));
+    return forms_scene_make(
+        "small", &layout, &kernel,
+        forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, voxels));
+}
+
 // The map [outputs, volume] by a hash table of coordinates.
 template <typename W>
 SPIRA_API std::vector<int32_t> forms_map(const forms_scene<W> *s) {
