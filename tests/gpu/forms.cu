@@ -229,23 +229,6 @@ FORMS_TEST(kernels_of_every_size) {
     }
 }
 
-DEVICE_TEST(gpu_forms_every_threshold) {
-    random_state r = random_make(4);
-    for (triple size : {triple{3, 3, 3}, triple{5, 5, 5}, triple{2, 2, 2}, triple{7, 7, 7},
-                        triple{1, 1, 1}, triple{4, 3, 6}, triple{15, 2, 1}}) {
-        for (int kind = 0; kind < forms_kinds; ++kind) {
-            if (test_quick() && (kind + size.z) % 3) {
-                continue;
-            }
-            forms_scene<uint32_t> s =
-                forms_scene_random<uint32_t>(&r, (forms_kind)kind, kernel_make(size));
-            for (int t = 0; t <= forms_norm_max(size) + 1; t += test_quick() ? 3 : 1) {
-                check_scene(&s, {t}, random_int(&r, 0, 3));
-            }
-        }
-    }
-}
-
 // ---- the edges of tiles, sets and fields --------------------------------------------------------
 
 // Tiles of 128, 64 and 32 outputs; thread blocks without outputs.

@@ -208,26 +208,6 @@ DEVICE_TEST(gpu_portable_begins_from_sums) {
     }
 }
 
-// Exact fp32 by the public calls, on Hopper GPUs, too: they have no other kernel for it.
-DEVICE_TEST(gpu_portable_exact_on_every_gpu) {
-    const conv_shape s = shape_make(27, 40, 24, 72, numeric_f32);
-    if (!portable_takes(&s, gpu_queried())) {
-        SKIP("the device does not run the portable kernel");
-    }
-    random_state random = random_make(11);
-    joined_problem p = joined_make(&random, s, 20, 0, 200, 700, 20);
-    joined_fill(&random, &p, 20, with_all, with_all, activation_relu);
-    problem_name(&p.main, "public calls");
-    device_joined d;
-    device_joined_make(&p, &d);
-    CHECK(conv_shortcut_takes(&s, gpu_queried()));
-    const std::vector<char> out = device_problem_run(&p.main, &d.main, true, [&] {
-        return shared_conv.conv_shortcuts(gpu_queried(), &d.main.args, stream_get());
-    });
-    reference_conv_good(joined_judge(&p, out.data()), p.main.name);
-    guarded_finish();
-}
-
 DEVICE_TEST(gpu_portable_many_channels) {
     NEED_PORTABLE();
     const int shapes[][4] = {
@@ -245,23 +225,6 @@ DEVICE_TEST(gpu_portable_many_channels) {
             joined_fill(&random, &p, 50, with_all, with_all, activation_relu);
             joined_check(&p, "many channels");
         }
-    }
-}
-
-// Tests the test: one wrong weight, tap, source row or epilogue is found.
-DEVICE_TEST(gpu_portable_planted_errors_are_found) {
-    NEED_PORTABLE();
-    for (numeric type : formats) {
-        random_state random = random_make(37);
-        problem good = problem_make(&random, {4, 6, 0, 40, type}, 60, 80, 80);
-        problem_fill_map(&random, &good, 40);
-        check_planted_errors(good, [](const problem *p) {
-            device_problem d;
-            device_problem_make(p, &d);
-            std::vector<char> out = device_problem_run(p, &d, true, [&] { return start(&d); });
-            guarded_finish();
-            return out;
-        });
     }
 }
 
