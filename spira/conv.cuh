@@ -81,7 +81,8 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
         s.type, [&](auto tag) { return conv_pack_shortcut(tag, &request, stream); });
 }
 
-// Sparse convolution with a fused epilogue (conv.h), output-stationary (Spira paper: dual dataflow).
+// Sparse convolution with a fused epilogue (conv.h), output-stationary (Spira paper: dual
+// dataflow).
 //
 // format     compiled for; numeric_any: all four, chosen by args->shape.type
 // shortcuts  also compiles the kernels that add a conv_shortcut; without it one is refused
