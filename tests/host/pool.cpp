@@ -177,6 +177,7 @@ TEST(pool_batch_range_is_exact) {
     }
 }
 
+// The host loops and the launchers.
 TEST(pool_refuses) {
     float in[4] = {}, out[4];
     const int32_t map[2] = {0, 1}, two = 2;
@@ -186,18 +187,24 @@ TEST(pool_refuses) {
         pool_args a = good;
         spoil(&a);
         CHECK_STATUS(pool_host(&a), code);
+        CHECK_STATUS(pool(&a, nullptr), code);
     };
     refuses(status_null_pointer, [](pool_args *a) { a->in = nullptr; });
     refuses(status_null_pointer, [](pool_args *a) { a->map = nullptr; });
+    refuses(status_null_pointer, [](pool_args *a) { a->count = nullptr; });
     refuses(status_null_pointer, [](pool_args *a) { a->out = nullptr; });
     refuses(status_unsupported, [](pool_args *a) { a->out = (void *)a->in; });
-    for (int kind : {2, -1}) {
-        refuses(status_unsupported, [=](pool_args *a) { a->kind = (pool_kind)kind; });
+    refuses(status_alignment, [](pool_args *a) { a->in = (char *)a->in + 2; });
+    for (int bad : {0, -2}) {
+        refuses(status_unsupported, [=](pool_args *a) { a->kind = (pool_kind)(2 + bad / 2 * 3); });
+        refuses(status_bad_size, [=](pool_args *a) { a->channels = bad; });
+        refuses(status_bad_size, [=](pool_args *a) { a->volume = bad; });
+        refuses(status_bad_size, [=](pool_args *a) { a->capacity = bad; });
     }
-    for (int channels : {0, -2}) {
-        refuses(status_bad_size, [=](pool_args *a) { a->channels = channels; });
-    }
-    refuses(status_bad_size, [](pool_args *a) { a->volume = 0; });
+    refuses(status_bad_size, [](pool_args *a) { a->volume = 1 << 20; });
+    pool_args other = good;
+    other.type = (numeric)4; // of the launcher alone
+    CHECK_STATUS(pool(&other, nullptr), status_unsupported);
 
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
     word_layout wide = word_widen(l);
@@ -206,15 +213,22 @@ TEST(pool_refuses) {
     typedef pool_global_args<uint32_t> args;
     const args global = {pool_max, numeric_f32, &l, {words, &count, 1}, 2, in, out};
     CHECK_OK(pool_global_host(&global));
+    size_t bytes = 0;
+    CHECK_OK(pool_global_workspace(&l, 2, &bytes));
+    char *scratch = guarded_new<char>((int64_t)bytes);
     const auto global_refuses = [&](status_code code, auto spoil) {
         args a = global;
         spoil(&a);
         CHECK_STATUS(pool_global_host(&a), code);
+        CHECK_STATUS(pool_global(&a, scratch, bytes, nullptr), code);
     };
     global_refuses(status_null_pointer, [](args *a) { a->set.words = nullptr; });
     global_refuses(status_null_pointer, [](args *a) { a->layout = nullptr; });
     global_refuses(status_unsupported, [&](args *a) { a->layout = &wide; });
     global_refuses(status_null_pointer, [](args *a) { a->in = nullptr; });
     global_refuses(status_null_pointer, [](args *a) { a->out = nullptr; });
+    global_refuses(status_null_pointer, [](args *a) { a->set.count = nullptr; });
+    global_refuses(status_bad_size, [](args *a) { a->set.capacity = 0; });
     global_refuses(status_bad_size, [](args *a) { a->channels = 0; });
+    global_refuses(status_unsupported, [](args *a) { a->kind = (pool_kind)-1; });
 }
