@@ -2,7 +2,7 @@
 #ifndef SPIRA_DENSE_GRAD_CUH
 #define SPIRA_DENSE_GRAD_CUH
 
-#include "dense/read.cuh"
+#include "dense/write.cuh"
 #include "dense_grad.h"
 #include "device.h"
 
@@ -26,14 +26,14 @@ SPIRA_API status dense_grad(const device_info *gpu, const dense_args<W> *args, v
     SPIRA_TRY(dense_grad_check(args, features_grad));
     SPIRA_REQUIRE(out_format == numeric_any || args->out_type == out_format, status_unsupported,
                   "out_type (another one than the function is compiled for)", args->out_type);
-    const int64_t grid = ceil_div((int64_t)args->set.capacity * args->channels, dense_grad_threads);
+    const int64_t grid = ceil_div((int64_t)args->set.capacity * args->channels, dense_threads);
     SPIRA_REQUIRE(grid <= INT32_MAX, status_bad_size, "set.capacity * channels", grid);
     return numeric_dispatch<format>(args->type, [&](auto own) {
         return numeric_dispatch<out_format>(args->out_type, [&](auto map) {
             typedef typename decltype(own)::element O;
             typedef typename decltype(map)::element I;
             return kernel_launch(dense_grad_kernel<W, I, O>,
-                                 {(unsigned)grid, dense_grad_threads, stream, "dense_grad",
+                                 {(unsigned)grid, dense_threads, stream, "dense_grad",
                                   args->programmatic && gpu->programmatic},
                                  *args, *args->words, (O *)features_grad);
         });

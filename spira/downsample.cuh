@@ -7,7 +7,7 @@
 #define SPIRA_DOWNSAMPLE_CUH
 
 #include "downsample.h"
-#include "index/downsample_launch.cuh"
+#include "index/downsample_rank.cuh"
 
 namespace spira {
 

@@ -9,9 +9,7 @@ namespace spira {
 
 // The gradient of `join_sum`: each source row gets that of its voxel.
 //
-// format   compiled for; numeric_any: all four, chosen by args->type
-//
-// inputs   args: see join_sum_grad_args; arrays in device memory; rows and count of `join`
+// inputs   `format` as in join_sum; args: see join_sum_grad_args; arrays in device memory; rows and count of `join`
 // outputs  args.in_grad, all rows of each set that is wanted: the gradient of the row's voxel; 0 for
 //          a row that has none (beyond its set's count, or the result's capacity)
 // errors   null or misaligned pointers; sizes; an in_grad that is out_grad; no set that is wanted

@@ -1,4 +1,5 @@
-// spira/pool.cuh: pooling on the GPU.
+// spira/pool.cuh: pooling on the GPU. `format` is the only format that is compiled; numeric_any:
+// all four, chosen by args->type.
 #ifndef SPIRA_POOL_CUH
 #define SPIRA_POOL_CUH
 
@@ -9,7 +10,6 @@ namespace spira {
 
 // Local max or average pooling over a kernel map.
 //
-// format   compiled for; numeric_any: all four, chosen by args->type
 // inputs   args: see pool_args; arrays in device memory
 // outputs  args->out: 0 where there is no source; rows from the count on are not written
 // errors   null or misaligned pointers, sizes
@@ -27,7 +27,6 @@ SPIRA_API status pool(const pool_args *args, cudaStream_t stream) {
 
 // Global max or average pooling: one row for each batch index.
 //
-// format   compiled for; numeric_any: all four, chosen by args->type
 // inputs   args: see pool_global_args; arrays in device memory
 //          scratch: the bytes of pool_global_workspace, aligned to 256
 // outputs  args->out: 0 for a batch index without voxels

@@ -1,4 +1,5 @@
-// spira/pool_grad.cuh: the gradients of local and global pooling on the GPU.
+// spira/pool_grad.cuh: the gradients of local and global pooling on the GPU. `format`: as in
+// pool.cuh.
 #ifndef SPIRA_POOL_GRAD_CUH
 #define SPIRA_POOL_GRAD_CUH
 
@@ -8,8 +9,6 @@
 namespace spira {
 
 // The gradient of `pool`: what each input of a maximum or an average gets.
-//
-// format   compiled for; numeric_any: all four, chosen by args->type
 //
 // inputs   args: see pool_grad_args; arrays in device memory
 // outputs  args->in_grad: fp32 sums in the order of the offsets, rounded once; 0 for an input
@@ -30,8 +29,6 @@ SPIRA_API status pool_grad(const pool_grad_args *args, cudaStream_t stream) {
 }
 
 // The gradient of `pool_global`.
-//
-// format   compiled for; numeric_any: all four, chosen by args->type
 //
 // inputs   args: see pool_global_grad_args; arrays in device memory
 //          scratch: the bytes of pool_global_workspace, aligned to 256

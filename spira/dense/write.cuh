@@ -1,4 +1,5 @@
-// spira/dense/write.cuh: the kernels that write dense maps (dense.cuh).
+// spira/dense/write.cuh: the kernels that write dense maps (dense.cuh), and that of their gradient
+// (dense_grad.cuh).
 //
 // Each element of the map is written once, by a thread that knows its grid cell. So nothing is
 // cleared beforehand, neighbouring threads write neighbouring elements, and no two threads write
@@ -260,6 +261,29 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
         wide_write_channels(out, (O *)task.args.out + (batch * cells + first + cell) * deep, deep,
                             e, task.wide_out);
     }
+}
+
+// ---- the gradient -------------------------------------------------------------------------------
+
+// I: element of the map; O: of the gradient.
+template <typename W, typename I, typename O>
+SPIRA_KERNEL void __launch_bounds__(dense_threads)
+    dense_grad_kernel(dense_args<W> a, word_layout words, O *features_grad) {
+    const int64_t at = (int64_t)blockIdx.x * dense_threads + threadIdx.x;
+    const int64_t i = at / a.channels;
+    pdl_wait();
+    if (i >= voxel_set_count(a.set)) {
+        return;
+    }
+    voxel cell;
+    const bool there = !dense_locate(&words, &a.grid, a.stride, a.batch, a.set.words[i], &cell);
+    float value = 0;
+    if (there) {
+        value = element_to_float((
+            (const I *)
+                a.out)[dense_at(a.order, a.grid.extent, a.channels, cell, (int)(at % a.channels))]);
+    }
+    features_grad[at] = element_from_float<O>(value);
 }
 
 } // namespace spira
