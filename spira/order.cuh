@@ -17,7 +17,6 @@
 #include "order/classes.cuh"
 #include "order/groups.cuh"
 #include "order/planes.cuh"
-#include "order/slots.cuh"
 #include "order/wide.cuh"
 
 namespace spira {
@@ -80,27 +79,6 @@ SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *r
     SPIRA_TRY(launch(order_put_planes_kernel<0>, units[order_by_pair], order_planes_threads, 0,
                      true, batch));
     return launch(order_put_kernel<0>, units[order_by_word], order_put_threads, taps, true, batch);
-}
-
-// Counts the row slots of a layout: order_rows for each offset of each row group. A convolution
-// multiplies this many rows; those with a source are the pairs of the kernel map.
-//
-// inputs   t: host struct; its masks, of order_build with the same count
-//          count [1], device memory; a larger count is clamped to the capacity
-// outputs  slots [1], device memory, aligned to 8
-// errors   null or misaligned pointers, sizes, a layout that is too small for the capacity
-// Asynchronous, a memset and a launch; deterministic, the same number as order_slots_host.
-// cost     reads the masks once
-SPIRA_LAUNCHER status order_slots(const order_layout *t, const int32_t *count, int32_t capacity,
-                                  int64_t *slots, cudaStream_t stream) {
-    SPIRA_TRY(order_slots_check(t, capacity, slots));
-    SPIRA_TRY(pointer_check(count, sizeof *count, "count"));
-    const int64_t words = (int64_t)order_count(capacity) * order_words(t->volume);
-    const int64_t blocks = min_of(ceil_div(words, order_slots_threads), order_slots_blocks);
-    SPIRA_TRY(status_from_cuda(cudaMemsetAsync(slots, 0, sizeof *slots, stream), "slots"));
-    return kernel_launch(order_slots_kernel<0>,
-                         {(unsigned)blocks, order_slots_threads, stream, "order_slots"}, *t, count,
-                         capacity, (unsigned long long *)slots);
 }
 
 } // namespace spira

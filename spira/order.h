@@ -148,15 +148,6 @@ SPIRA_API status order_request_check(const order_request *r) {
     return pointer_check(r->compact, compact_alignment, "compact");
 }
 
-SPIRA_API status order_slots_check(const order_layout *t, int32_t capacity, const int64_t *slots) {
-    SPIRA_REQUIRE(t, status_null_pointer, "layout", 0);
-    SPIRA_TRY(order_capacity_check(capacity));
-    SPIRA_TRY(order_layout_check(t, t->volume, capacity));
-    SPIRA_REQUIRE(t->volume >= 1 && t->volume <= kernel_volume_max, status_bad_size,
-                  "layout.volume", t->volume);
-    return pointer_check(slots, sizeof *slots, "slots");
-}
-
 // ---- the host loop ------------------------------------------------------------------------------
 //
 // In steps, which the kernels follow: keys, classes, runs, row groups, schedule.
@@ -311,24 +302,6 @@ SPIRA_API status order_build_host(const order_request *request, void *scratch,
         order_put_host(&h, group);
     }
     order_schedule_host(&h);
-    return status_success();
-}
-
-// Counts the row slots of a layout on the host: order_rows for each offset of each row group.
-// `order_slots` (order.cuh) gives the same number. A convolution multiplies this many rows; those
-// with a source are the pairs of the kernel map.
-//
-// inputs   t: of order_build_host with this count, or a larger one; only its masks are read
-// outputs  slots [1]
-// errors   null or misaligned pointers, a count that is negative or beyond the layout
-SPIRA_API status order_slots_host(const order_layout *t, int32_t count, int64_t *slots) {
-    SPIRA_REQUIRE(count >= 0, status_bad_size, "count", count);
-    SPIRA_TRY(order_slots_check(t, (int32_t)max_of(count, 1), slots));
-    const int64_t words = (int64_t)order_count(count) * order_words(t->volume);
-    *slots = 0;
-    for (int64_t i = 0; i < words; ++i) {
-        *slots += (int64_t)count_bits(t->mask[i]) * order_rows;
-    }
     return status_success();
 }
 

@@ -38,7 +38,6 @@ struct any_arguments {
     net_load_args load;
     const float *weight;
     float *worst;
-    int64_t *slots;
     void *memory;
     size_t bytes;
     cudaStream_t stream;
@@ -102,7 +101,6 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         map_count(a->map, 27, a->count, a->capacity, a->map, a->stream),
         exchange(&a->pairs, &a->exchanged, a->trouble, a->stream),
         order_build(&a->gpu, &a->order, 1, a->memory, a->bytes, a->stream),
-        order_slots(&a->order.layout, a->count, a->capacity, a->slots, a->stream),
         conv_weights_pack(&a->gpu, &a->shape, &weights, a->stream),
         conv_shortcut_pack(&a->gpu, &a->shape, 16, 0, &weights, a->stream),
         conv<numeric_any, true>(&a->gpu, &a->conv, a->stream),

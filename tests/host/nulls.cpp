@@ -100,7 +100,6 @@ TEST(nulls_are_refused_by_host_functions) {
     REFUSES(net_blob_write);
     REFUSES(kernel_check);
     REFUSES(order_build_host);
-    REFUSES(order_slots_host);
     REFUSES(pool_host);
     REFUSES(pool_global_host<uint32_t>);
     REFUSES(pool_grad_host);
