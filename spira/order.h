@@ -119,15 +119,11 @@ SPIRA_API status order_layout_check(const order_layout *t, int volume, int32_t c
     return status_success();
 }
 
-SPIRA_API status order_capacity_check(int32_t capacity) {
+SPIRA_API status order_sizes_check(const kernel_shape *kernel, int32_t capacity) {
+    SPIRA_TRY(kernel_check(kernel));
     SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "capacity",
                   capacity);
     return status_success();
-}
-
-SPIRA_API status order_sizes_check(const kernel_shape *kernel, int32_t capacity) {
-    SPIRA_TRY(kernel_check(kernel));
-    return order_capacity_check(capacity);
 }
 
 // Checks a request. A compact map has all offsets.

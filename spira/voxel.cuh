@@ -98,11 +98,7 @@ SPIRA_API status voxelize(const voxelize_args<W> *args, void *scratch, size_t sc
         SPIRA_TRY(voxel_is_ranged(in) ? voxelize_sort<true>(args, sorted, order, &s.sort, stream)
                                       : voxelize_sort(args, sorted, order, &s.sort, stream));
         if (s.cap.sorted) {
-            cap_task<W> cap = cap_task_make(layout, in, s.cap);
-            cap.sorted = s.sorted;
-            cap.order = args->rows.order;
-            cap.trouble = args->trouble;
-            SPIRA_TRY(cap_launch(cap, stream));
+            SPIRA_TRY(cap_launch(cap_task_make(args, s.cap, s.sorted), stream));
         }
     }
     const bool report = in->duplicates == duplicates_report;

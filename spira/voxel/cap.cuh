@@ -96,17 +96,18 @@ struct cap_task {
     device_status *trouble;
 };
 
-// A task without its result.
 template <typename W>
-SPIRA_API cap_task<W> cap_task_make(const word_layout *layout, const voxel_input *in,
-                                    const cap_scratch<W> &s) {
-    cap_task<W> task = {};
-    task.layout = *layout;
-    task.shape = cap_shape_make(in, layout->batches);
-    task.cap = in->max_voxels;
-    task.batch = in->batch;
-    task.scratch = s;
-    return task;
+SPIRA_API cap_task<W> cap_task_make(const voxelize_args<W> *args, const cap_scratch<W> &s,
+                                    W *sorted) {
+    const voxel_input *in = args->input;
+    return {*args->layout,
+            cap_shape_make(in, args->layout->batches),
+            in->max_voxels,
+            in->batch,
+            s,
+            sorted,
+            args->rows.order,
+            args->trouble};
 }
 
 // The batch index of a word, among those that are counted.

@@ -62,11 +62,8 @@ voxels<W> voxels_emulated(voxel_case *c) {
         to[i] = words[order[i]];
     }
     if (cap.sorted) {
-        cap_task<W> task = cap_task_make(&c->layout, in, cap);
-        task.sorted = sorted;
-        task.order = v.rows.order;
-        task.trouble = &v.trouble;
-        CHECK_OK(cap_launch(task, nullptr));
+        const voxelize_args<W> args = {&c->layout, in, v.set, v.rows, &v.trouble};
+        CHECK_OK(cap_launch(cap_task_make(&args, cap, sorted), nullptr));
     }
     int32_t *heads = guarded_new<int32_t>(unique_cut_make(rows, c->capacity).blocks);
     const bool report = in->duplicates == duplicates_report;
