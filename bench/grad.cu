@@ -60,11 +60,10 @@ static double grad_value(const grad_work *w, const char *features, int64_t at) {
 
 static spira::status grad_transform_step(void *context, cudaStream_t stream) {
     const grad_work *w = (const grad_work *)context;
-    const spira::conv_grad_weights_args a = {w->input.shape,
-                                             spira::grad_source_both,
-                                             spira::grad_order_mirrored,
-                                             {w->given, w->packed, w->packed_bytes, nullptr}};
-    return spira::conv_grad_weights_pack<BENCH_GRAD_FORMAT>(bench_gpu(), &a, nullptr, 0, stream);
+    const spira::conv_weights weights = {w->given, w->packed, w->packed_bytes, nullptr};
+    return spira::conv_grad_weights_pack<BENCH_GRAD_FORMAT>(
+        bench_gpu(), &w->input.shape, spira::grad_source_both, spira::grad_order_mirrored, &weights,
+        stream);
 }
 
 static spira::status grad_input_step(void *context, cudaStream_t stream) {

@@ -109,14 +109,16 @@ enum conv_weights_order : int {
     conv_weights_of_layer_mirrored,
 };
 
-// Where the weight of an offset, an input channel (of both sources) and an output channel is.
+// Where the weight of an offset, an input channel (of both sources) and an output channel is. rows:
+// of an offset's weights: input channels of the layer whose they are.
 template <conv_weights_order order>
-SPIRA_BOTH int64_t conv_weight_index(const conv_shape *s, int64_t offset, int64_t in, int64_t out) {
+SPIRA_BOTH int64_t conv_weight_index(const conv_shape *s, int rows, int64_t offset, int64_t in,
+                                     int64_t out) {
     if (order == conv_weights_own) {
-        return (offset * (s->cin + s->cin2) + in) * s->cout + out;
+        return (offset * rows + in) * s->cout + out;
     }
     offset = order == conv_weights_of_layer_mirrored ? s->volume - 1 - offset : offset;
-    return (offset * s->cout + out) * s->cin + in;
+    return (offset * rows + out) * s->cin + in;
 }
 
 // Weights to be packed for a GPU. A host struct, read during the call only; arrays are in device

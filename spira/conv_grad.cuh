@@ -9,21 +9,13 @@
 //   conv_grad_weight           the weight gradient, fp32
 //   conv_grad_bias             the bias gradient, fp32
 //
-// Weight gradient: the pairs of all offsets are shared out in equal parts, whatever the lengths of
-// the lists. A thread block walks its part, gathers both rows of a pair into a ring in shared
-// memory, and keeps the sums of a tile of channels in registers while the offset does not change. A
-// list that is longer than a part leaves partial sums, which a second kernel adds up in a fixed
-// order.
-//
-// The machinery is in grad/: share (parts and lists), traits, fill, multiply and kernel (sm_80 and
-// later), hopper/ (sm_90a), exact (fp32, older GPUs), reduce, launch; transpose; bias.
+// The machinery is in grad/: share (how the pairs are shared out), traits, fill, multiply and
+// kernel (sm_80 and later), hopper/ (sm_90a), exact (fp32, older GPUs), bias, reduce, launch.
 #ifndef SPIRA_CONV_GRAD_CUH
 #define SPIRA_CONV_GRAD_CUH
 
 #include "conv.cuh"
-#include "grad/bias.cuh"
 #include "grad/run.cuh"
-#include "grad/transpose.cuh"
 
 namespace spira {
 
@@ -67,65 +59,32 @@ SPIRA_API status conv_grad_weights_bytes(const device_info *gpu, const conv_shap
     return conv_weights_bytes(gpu, &s, bytes);
 }
 
-// Packs a layer's weights for its input gradient, whose shape is `s`. One source; one launch.
-template <numeric format>
-SPIRA_API status conv_grad_pack(const device_info *gpu, const conv_shape *s, grad_order order,
-                                const conv_weights *weights, cudaStream_t stream) {
-    const conv_kernel kernel = conv_kernel_of(s, gpu);
-    return order == grad_order_mirrored
-               ? conv_pack<format, conv_weights_of_layer_mirrored>(gpu, s, kernel, weights, stream)
-               : conv_pack<format, conv_weights_of_layer>(gpu, s, kernel, weights, stream);
-}
-
-// Weights to be packed for an input gradient. A host struct, read during the call only.
-struct conv_grad_weights_args {
-    conv_shape shape; // of the layer
-    grad_source source;
-    grad_order order; // of conv_grad_request
-    // `weight` as of conv_weights_pack; `packed`: conv_grad_weights_bytes; `trouble`: weights that
-    // the format cannot hold, of a layer with two sources by their place in scratch.
-    conv_weights weights;
-};
-
-// Bytes of scratch for conv_grad_weights_pack: the transposed weights of a layer with two sources;
-// 0 with one.
-SPIRA_API status conv_grad_weights_workspace(const conv_shape *shape, grad_source source,
-                                             size_t *bytes) {
-    SPIRA_TRY(conv_grad_shape_check(shape, source, grad_order_same));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    const int64_t rows = shape->cin2 ? grad_channels_of(shape, source).count : 0;
-    workspace w = workspace_begin(nullptr);
-    workspace_take<float>(&w, shape->volume * rows * shape->cout);
-    *bytes = w.used;
-    return status_success();
-}
-
-// Transposes a layer's weights, mirrors them if args->order says so, and packs them for
-// conv_grad_input, rounded to the format.
+// Packs a layer's weights for conv_grad_input: transposed, mirrored if `order` says so, rounded to
+// the format.
 //
-// inputs   args; scratch: conv_grad_weights_workspace, aligned to 256
-// errors   null pointers, sizes, alignment, buffers that are too small; both sources together with
+// inputs   weights: see conv_weights; those of conv_weights_pack; order: of conv_grad_request
+// outputs  weights->packed: conv_grad_weights_bytes; weights->trouble
+// errors   null pointers, sizes, alignment, a buffer that is too small; both sources together with
 //          more than 4096 channels
-// Asynchronous; one launch, or two for a layer with two sources.
+// Asynchronous; one launch.
 template <numeric format = numeric_any>
-SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_grad_weights_args *args,
-                                        void *scratch, size_t scratch_bytes, cudaStream_t stream) {
-    size_t bytes, needed;
-    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_TRY(conv_grad_shape_check(&args->shape, args->source, args->order));
-    SPIRA_TRY(conv_grad_weights_bytes(gpu, &args->shape, args->source, &bytes));
-    SPIRA_TRY(conv_pack_check(&args->weights, bytes));
-    const conv_shape s = conv_grad_shape(&args->shape, args->source);
-    if (!args->shape.cin2) {
-        return conv_grad_pack<format>(gpu, &s, args->order, &args->weights, stream);
-    }
-    SPIRA_TRY(conv_grad_weights_workspace(&args->shape, args->source, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    conv_weights transposed = args->weights;
-    transposed.weight = (const float *)scratch;
-    SPIRA_TRY(grad_transpose(&args->shape, args->source, args->order, args->weights.weight,
-                             (float *)scratch, stream));
-    return conv_weights_pack<format>(gpu, &s, &transposed, stream);
+SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape *shape,
+                                        grad_source source, grad_order order,
+                                        const conv_weights *weights, cudaStream_t stream) {
+    size_t bytes;
+    SPIRA_TRY(conv_grad_shape_check(shape, source, order));
+    SPIRA_TRY(conv_grad_weights_bytes(gpu, shape, source, &bytes));
+    SPIRA_TRY(conv_pack_check(weights, bytes));
+    const conv_shape s = conv_grad_shape(shape, source);
+    conv_pack_request r = conv_pack_request_of(gpu, &s, conv_kernel_of(&s, gpu), weights);
+    r.rows = shape->cin + shape->cin2;
+    r.first = (int64_t)grad_channels_of(shape, source).first * shape->cout;
+    r.weight += r.first;
+    return numeric_dispatch<format>(s.type, [&](auto tag) {
+        return order == grad_order_mirrored
+                   ? conv_pack_as<conv_weights_of_layer_mirrored>(tag, &r, stream)
+                   : conv_pack_as<conv_weights_of_layer>(tag, &r, stream);
+    });
 }
 
 // The input gradient: `conv` of the layer's out_grad with the weights of conv_grad_weights_pack.
@@ -196,11 +155,7 @@ SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_s
     return status_success();
 }
 
-// The weight gradient of a sparse convolution.
-//
-//   weight_grad[k, c, n] = sum over the pairs (i, o) of offset k of in[i, c] * out_grad[o, n]
-//
-// format   compiled for; numeric_any: all four, chosen by args->shape.type
+// The weight gradient, and the bias gradient.
 //
 // inputs   args: see conv_grad_weight_args. Pairs with a negative row, pairs of outputs from *count
 //          on, and pairs from pairs.capacity on, are skipped
@@ -242,14 +197,14 @@ SPIRA_API status conv_grad_bias_workspace(int cout, size_t *bytes) {
     return status_success();
 }
 
-// The bias gradient by itself: the sum of the rows of out_grad. conv_grad_weight computes it beside
-// the weight gradient, in less time.
+// The bias gradient by itself. conv_grad_weight computes it beside the weight gradient, in less
+// time.
 //
 // inputs   args: see conv_grad_bias_args; scratch: conv_grad_bias_workspace, aligned to 256
 // outputs  args->bias_grad
 // errors   null pointers, sizes, alignment, scratch that is too small
 // Asynchronous; two launches. Bit-identical from run to run and on every GPU: the order of the
-// additions depends on the number of rows and on the alignment alone.
+// additions depends on the number of rows alone.
 template <numeric format = numeric_any>
 SPIRA_API status conv_grad_bias(const device_info *gpu, const conv_grad_bias_args *args,
                                 void *scratch, size_t scratch_bytes, cudaStream_t stream) {

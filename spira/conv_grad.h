@@ -131,11 +131,10 @@ SPIRA_API status conv_grad_bias_check(const conv_grad_bias_args *a) {
 
 // ---- host loops ---------------------------------------------------------------------------------
 
-// The weights of the convolution that computes the input gradient: the host loop of the transform
-// in conv_grad_weights_pack (conv_grad.cuh).
-//
-// inputs   weight [volume, cin + cin2, cout]
-// outputs  to [volume, cout, channels of `source`]
+// The weights of the convolution that computes the input gradient, to [volume, cout, channels of
+// `source`], from those of the layer, weight [volume, cin + cin2, cout]: what
+// conv_grad_weights_pack (conv_grad.cuh) packs. With them conv_host, of conv_grad_shape, is the
+// host loop of the gradient.
 SPIRA_API status conv_grad_weights_host(const conv_shape *s, grad_source source, grad_order order,
                                         const float *weight, float *to) {
     SPIRA_TRY(conv_grad_shape_check(s, source, order));
@@ -154,68 +153,7 @@ SPIRA_API status conv_grad_weights_host(const conv_shape *s, grad_source source,
     return status_success();
 }
 
-// What conv_grad_input_host reads.
-struct conv_grad_input_host_args {
-    conv_shape shape; // of the layer
-    grad_source source;
-    grad_order order;
-    const float *out_grad; // [outputs, cout]
-    const float *weight;   // [volume, cin + cin2, cout]: of the layer, not transposed
-    const int32_t *map;    // [inputs, volume]: see grad_order; null for the identity (volume 1)
-    int32_t inputs;
-    const float *residual; // [inputs, channels of `source`]: added, or null
-};
-
-// The input gradient, in_grad [inputs, channels of `source`]: the host loop of conv_grad_input
-// (conv_grad.cuh), in float or double. The order of the additions is fixed: the residual, then
-// offsets ascending, channels ascending.
-template <typename Sum>
-SPIRA_API status conv_grad_input_host(const conv_grad_input_host_args *a, Sum *in_grad) {
-    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
-    const conv_shape *s = &a->shape;
-    SPIRA_TRY(conv_grad_shape_check(s, a->source, a->order));
-    SPIRA_REQUIRE(a->out_grad, status_null_pointer, "out_grad", 0);
-    SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
-    SPIRA_REQUIRE(a->map || s->volume == 1, status_null_pointer, "map", 0);
-    SPIRA_REQUIRE(in_grad, status_null_pointer, "in_grad", 0);
-    SPIRA_REQUIRE(a->inputs >= 0, status_bad_size, "inputs", a->inputs);
-    const grad_channels c = grad_channels_of(s, a->source);
-    const int64_t rows = s->cin + s->cin2, chunk = 64, chunks = ceil_div(a->inputs, chunk);
-    SPIRA_PARALLEL_FOR
-    for (int64_t b = 0; b < chunks; ++b) {
-        for (int64_t i = b * chunk; i < min_of(a->inputs, (b + 1) * chunk); ++i) {
-            Sum *sum = in_grad + i * c.count;
-            for (int j = 0; j < c.count; ++j) {
-                sum[j] = a->residual ? (Sum)a->residual[i * c.count + j] : 0;
-            }
-            for (int k = 0; k < s->volume; ++k) {
-                const int64_t o = a->map ? a->map[i * s->volume + k] : i;
-                const int64_t first = grad_offset(s, a->order, k) * rows + c.first;
-                const float *from = a->weight + first * s->cout;
-                for (int64_t j = 0; j < c.count && o >= 0; ++j) {
-                    for (int64_t n = 0; n < s->cout; ++n) {
-                        sum[j] += (Sum)a->out_grad[o * s->cout + n] * (Sum)from[j * s->cout + n];
-                    }
-                }
-            }
-        }
-    }
-    return status_success();
-}
-
-// to [channels, cout] += x [channels] times y [cout].
-template <typename Sum>
-SPIRA_API void conv_grad_host_outer(const float *x, int channels, const float *y, int cout,
-                                    Sum *to) {
-    for (int64_t c = 0; c < channels; ++c) {
-        for (int64_t n = 0; n < cout; ++n) {
-            to[c * cout + n] += (Sum)x[c] * (Sum)y[n];
-        }
-    }
-}
-
-// The bias gradient, bias_grad [cout]: the host loop of conv_grad_bias (conv_grad.cuh), in float or
-// double. out_grad [outputs, cout]
+// The bias gradient, bias_grad [cout] of out_grad [outputs, cout]: the host loop of conv_grad_bias.
 template <typename Sum>
 SPIRA_API status conv_grad_bias_host(const float *out_grad, int32_t outputs, int cout,
                                      Sum *bias_grad) {
@@ -242,8 +180,8 @@ struct conv_grad_weight_host_args {
 };
 
 // The weight gradient, weight_grad [volume, cin + cin2, cout], and the bias gradient, bias_grad
-// [cout], unless it is null: the host loop of conv_grad_weight (conv_grad.cuh), in float or double.
-// The order of the additions is fixed: pairs as they stand in their list.
+// [cout], unless it is null: the host loop of conv_grad_weight, in float or double. The order of
+// the additions is fixed: pairs as they stand in their list.
 template <typename Sum>
 SPIRA_API status conv_grad_weight_host(const conv_grad_weight_host_args *a, Sum *weight_grad,
                                        Sum *bias_grad) {
@@ -272,11 +210,13 @@ SPIRA_API status conv_grad_weight_host(const conv_grad_weight_host_args *a, Sum 
             if (i < 0 || o < 0 || o >= a->outputs) {
                 continue;
             }
-            const float *grad = a->out_grad + o * s->cout;
-            conv_grad_host_outer(a->in + i * s->cin, s->cin, grad, s->cout, to);
-            if (s->cin2) {
-                conv_grad_host_outer(a->in2 + i * s->cin2, s->cin2, grad, s->cout,
-                                     to + (int64_t)s->cin * s->cout);
+            for (int64_t c = 0; c < s->cin + s->cin2; ++c) {
+                const bool first = c < s->cin;
+                const Sum x =
+                    (Sum)(first ? a->in[i * s->cin + c] : a->in2[i * s->cin2 + c - s->cin]);
+                for (int64_t n = 0; n < s->cout; ++n) {
+                    to[c * s->cout + n] += x * (Sum)a->out_grad[o * s->cout + n];
+                }
             }
         }
     }

@@ -13,6 +13,7 @@ struct conv_pack_request {
     const device_info *gpu;
     conv_shape shape;
     conv_kernel kernel;
+    int rows; // of an offset's weights (conv_weight_index)
     const float *weight;
     int64_t first; // number of weight[0] among all that the caller has
     void *packed;
@@ -28,6 +29,7 @@ SPIRA_API status conv_pack_launch(const conv_pack_request *r, int64_t total, int
     conv_pack_params p = {};
     p.shape = r->shape;
     p.chunk_bytes = chunk_bytes;
+    p.rows = r->rows;
     p.weight = r->weight;
     p.first = r->first;
     p.total = total;
@@ -100,18 +102,17 @@ SPIRA_API status conv_pack_check(const conv_weights *w, size_t bytes) {
 
 SPIRA_API conv_pack_request conv_pack_request_of(const device_info *gpu, const conv_shape *shape,
                                                  conv_kernel kernel, const conv_weights *w) {
-    return {gpu, *shape, kernel, w->weight, 0, w->packed, w->trouble};
+    return {gpu, *shape, kernel, shape->cin + shape->cin2, w->weight, 0, w->packed, w->trouble};
 }
 
-// Packs weights for a kernel: conv_weights_pack (conv.cuh), whose arguments these are. order: of
-// w->weight; orders of an input gradient are for one source.
-template <numeric format, conv_weights_order order = conv_weights_own>
+// Packs weights for a kernel: conv_weights_pack (conv.cuh), whose arguments these are.
+template <numeric format>
 SPIRA_API status conv_pack(const device_info *gpu, const conv_shape *shape, conv_kernel kernel,
                            const conv_weights *w, cudaStream_t stream) {
     SPIRA_TRY(conv_pack_check(w, conv_packed_bytes(shape, kernel)));
     const conv_pack_request request = conv_pack_request_of(gpu, shape, kernel, w);
-    return numeric_dispatch<format>(
-        shape->type, [&](auto tag) { return conv_pack_as<order>(tag, &request, stream); });
+    return numeric_dispatch<format>(shape->type,
+                                    [&](auto tag) { return conv_pack_as(tag, &request, stream); });
 }
 
 } // namespace spira

@@ -14,6 +14,7 @@ namespace spira {
 struct conv_pack_params {
     conv_shape shape;
     int chunk_bytes;        // of a row; conv/hopper.cuh
+    int rows;               // see conv_weight_index
     const float *weight;    //
     int64_t first;          // number of weight[0] among all that the caller has
     int64_t total;          // pieces: one for each thread
@@ -94,7 +95,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
     for (int e = 0; e < per_lane; ++e) {
         int channel = first + e;
         bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
-        int64_t from = conv_weight_index<order>(&s, at.offset, (second ? s.cin : 0) + channel, out);
+        int64_t from =
+            conv_weight_index<order>(&s, p.rows, at.offset, (second ? s.cin : 0) + channel, out);
         to.element[e] = conv_pack_weight<E>(p, from, inside);
     }
     ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);
@@ -144,7 +146,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const int out = at / conv_exact_block * conv_exact_out + at % conv_exact_out;
     const bool inside = in < (second ? s.cin2 : s.cin) && out < s.cout;
     const int64_t from =
-        conv_weight_index<order>(&s, i / size / chunks, (second ? s.cin : 0) + in, out);
+        conv_weight_index<order>(&s, p.rows, i / size / chunks, (second ? s.cin : 0) + in, out);
     ((float *)p.packed)[i] = conv_pack_weight<float>(p, from, inside);
 }
 

@@ -138,7 +138,7 @@ SPIRA_KERNEL void __launch_bounds__(ggs_threads)
     const bool second = in >= first;
     const int channel = second ? in - first : in;
     const int64_t from = conv_weight_index<conv_weights_own>(
-        &s, i / s.cout / channels, (second ? s.cin : 0) + channel, i % s.cout);
+        &s, p.rows, i / s.cout / channels, (second ? s.cin : 0) + channel, i % s.cout);
     ((E *)p.packed)[i] = conv_pack_weight<E>(p, from, channel < (second ? s.cin2 : s.cin));
 }
 

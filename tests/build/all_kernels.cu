@@ -25,7 +25,6 @@ struct any_arguments {
     conv_args conv;
     conv_pairs_args conv_pairs;
     conv_hybrid_args hybrid;
-    conv_grad_weights_args grad_weights;
     conv_grad_input_args input_grad;
     conv_grad_weight_args weight_grad;
     conv_grad_bias_args bias_grad;
@@ -107,7 +106,8 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         conv_pairs_weights_pack(&a->gpu, &a->shape, &weights, a->stream),
         conv_pairs_run(&a->gpu, &a->conv_pairs, a->memory, a->bytes, a->stream),
         conv_hybrid(&a->gpu, &a->hybrid, a->memory, a->bytes, a->stream),
-        conv_grad_weights_pack(&a->gpu, &a->grad_weights, a->memory, a->bytes, a->stream),
+        conv_grad_weights_pack(&a->gpu, &a->shape, grad_source_both, grad_order_same, &weights,
+                               a->stream),
         conv_grad_input(&a->gpu, &a->input_grad, a->stream),
         conv_grad_weight(&a->gpu, &a->weight_grad, a->memory, a->bytes, a->stream),
         conv_grad_bias(&a->gpu, &a->bias_grad, a->memory, a->bytes, a->stream),

@@ -321,30 +321,22 @@ status input_start(const device_problem *d, const conv_shape *s, grad_source sou
     return shared_conv.conv_grad_input(gpu(), &a, stream_get());
 }
 
-// The packed weights of the input gradient; buffers one byte short are refused.
+// The packed weights of the input gradient; a buffer one byte short is refused.
 const void *input_weights(const conv_shape *s, grad_source source, grad_order order,
                           const std::vector<float> &weight) {
-    size_t bytes = 0, scratch_bytes = 0;
+    size_t bytes = 0;
     CHECK_OK(conv_grad_weights_bytes(gpu(), s, source, &bytes));
-    CHECK_OK(conv_grad_weights_workspace(s, source, &scratch_bytes));
-    char *packed = device_new<char>((int64_t)bytes);
-    char *scratch = scratch_bytes ? device_new<char>((int64_t)scratch_bytes) : nullptr;
-    const float *given = device_upload(weight.data(), (int64_t)weight.size());
-    auto pack = [&](size_t room, size_t scratch_room) {
-        const conv_grad_weights_args a = {*s, source, order, {given, packed, room, nullptr}};
+    conv_weights w = {device_upload(weight.data(), (int64_t)weight.size()),
+                      device_new<char>((int64_t)bytes), bytes - 1, nullptr};
+    auto pack = [&] {
         return s->type == numeric_f16
-                   ? conv_grad_weights_pack<numeric_f16>(gpu(), &a, scratch, scratch_room,
-                                                         stream_get())
-                   : conv_grad_weights_pack<numeric_f32>(gpu(), &a, scratch, scratch_room,
-                                                         stream_get());
+                   ? conv_grad_weights_pack<numeric_f16>(gpu(), s, source, order, &w, stream_get())
+                   : conv_grad_weights_pack<numeric_f32>(gpu(), s, source, order, &w, stream_get());
     };
-    CHECK_STATUS(pack(bytes - 1, scratch_bytes), status_workspace);
-    CHECK_EQUAL(scratch_bytes > 0, s->cin2 > 0); // one source is not transposed in memory
-    if (scratch_bytes) {
-        CHECK_STATUS(pack(bytes, scratch_bytes - 1), status_workspace);
-    }
-    CHECK_OK(pack(bytes, scratch_bytes));
-    return packed;
+    CHECK_STATUS(pack(), status_workspace);
+    w.packed_bytes = bytes;
+    CHECK_OK(pack());
+    return w.packed;
 }
 
 // The input gradient over the map that conv_grad_request names.
@@ -353,6 +345,7 @@ void input_check(random_state *random, const grad_layer *l, grad_source source) 
     grad_order order;
     const conv_map_request<uint32_t> r = conv_grad_request(&l->request, &order);
     CHECK_EQUAL(order, l->same && kernel_is_odd(&r.kernel) ? grad_order_mirrored : grad_order_same);
+    CHECK(order == grad_order_same || r.source.words == l->request.source.words);
     const std::vector<uint32_t> &from = order == grad_order_same ? l->outputs : l->source;
     const std::vector<uint32_t> &to = order == grad_order_same ? l->source : l->outputs;
     problem p = problem_make(random, conv_grad_shape(s, source), (int32_t)from.size(),
@@ -439,18 +432,6 @@ DEVICE_TEST(gpu_grad_layers) {
         }
         guarded_finish();
     }
-}
-
-// The layer's own map serves.
-DEVICE_TEST(gpu_grad_input_over_the_layers_map) {
-    random_state random = random_make(2);
-    const kernel_shape kernel = kernel_cube(3, 1);
-    const conv_shape s = shape_make(27, 48, 0, 64, numeric_f16);
-    const grad_layer l = layer_make(&random, kernel, 0, s);
-    grad_order order;
-    const conv_map_request<uint32_t> r = conv_grad_request(&l.request, &order);
-    CHECK_EQUAL(order, grad_order_mirrored);
-    CHECK(r.source.words == l.request.source.words && !r.kernel.transposed);
 }
 
 DEVICE_TEST(gpu_grad_bias) {

@@ -370,8 +370,8 @@ template <>
 const void *weights_put<gemm>(const conv_shape *s, bool, const std::vector<float> &weight) {
     const int64_t total = (int64_t)s->volume * ggs_shape_channels(s) * s->cout;
     char *packed = guarded_new<char>(total * numeric_size(s->type));
-    const conv_pack_request r = {&gemm::device,   *s, gemm::kernel, weight.data(), 0, packed,
-                                 &weights_trouble};
+    const conv_pack_request r = {&gemm::device, *s, gemm::kernel, s->cin + s->cin2,
+                                 weight.data(), 0,  packed,       &weights_trouble};
     CHECK_OK(numeric_dispatch<numeric_any>(s->type, [&](auto tag) {
         return conv_pack_launch(&r, total, 0, ggs_pack_kernel<typename decltype(tag)::element>,
                                 nullptr);

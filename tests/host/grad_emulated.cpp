@@ -6,9 +6,7 @@
 #include "../support/devices.h"
 #include "../support/grad_problems.h"
 
-#include "../../spira/grad/bias.cuh"
 #include "../../spira/grad/launch.cuh"
-#include "../../spira/grad/transpose.cuh"
 
 using namespace problems;
 
@@ -293,25 +291,6 @@ TEST(grad_emulated_copies_are_waited_for) {
     const float *got = problem_run(&p, {0, 1, false});
     emulate::copies_skipped = false;
     CHECK(!(grad_judge(&p, got).ratio <= 1));
-}
-
-// The weights of the input gradient, both orders and all sources.
-TEST(grad_emulated_transpose) {
-    for (int seed = 0; seed < 12; ++seed) {
-        random_state random = random_make((uint64_t)seed);
-        conv_shape s = shape_random(&random, random_int(&random, 1, 9), numeric_f32, edges);
-        s.cin2 = seed % 2 ? 0 : std::max(s.cin2, 1);
-        const grad_source source = s.cin2 ? (grad_source)(seed / 2 % 3) : grad_source_both;
-        const grad_order order = (grad_order)(seed % 4 / 2);
-        std::vector<float> weight((size_t)grad_elements(&s));
-        reference_random_values(&random, s.type, 1, (int64_t)weight.size(), weight.data());
-        const int64_t total = (int64_t)s.volume * grad_channels_of(&s, source).count * s.cout;
-        float *wanted = guarded_new<float>(total), *got = guarded_new<float>(total);
-        CHECK_OK(conv_grad_weights_host(&s, source, order, weight.data(), wanted));
-        CHECK_OK(grad_transpose(&s, source, order, weight.data(), got, nullptr));
-        CHECK(memcmp(wanted, got, (size_t)total * sizeof(float)) == 0);
-        guarded_finish();
-    }
 }
 
 TEST(grad_emulated_bias) {

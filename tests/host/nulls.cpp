@@ -67,7 +67,6 @@ TEST(nulls_are_refused_by_host_functions) {
     REFUSES(conv_sum_host<float>);
     REFUSES(conv_host);
     REFUSES(conv_grad_weights_host);
-    REFUSES(conv_grad_input_host<float>);
     REFUSES(conv_grad_weight_host<float>);
     REFUSES(conv_grad_bias_host<float>);
     REFUSES(conv_hybrid_host);

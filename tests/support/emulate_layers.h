@@ -73,9 +73,11 @@ SPIRA_API const char *features_put(numeric type, const std::vector<float> &value
 inline device_status weights_trouble;
 
 // Packs weights [volume, cin + cin2, cout] into `to`, as the library does. shortcut: those of one.
+// rows: of an offset's weights; 0: cin + cin2.
 template <typename K, conv_weights_order order = conv_weights_own>
-void weights_pack(const conv_shape *s, bool shortcut, const float *weight, void *to) {
-    const conv_pack_request request = {&K::device, *s, K::kernel, weight, 0, to, &weights_trouble};
+void weights_pack(const conv_shape *s, bool shortcut, const float *weight, void *to, int rows = 0) {
+    const conv_pack_request request = {&K::device, *s, K::kernel, rows ? rows : s->cin + s->cin2,
+                                       weight,     0,  to,        &weights_trouble};
     CHECK_OK(numeric_dispatch<numeric_any>(s->type, [&](auto tag) {
         return shortcut ? conv_pack_shortcut(tag, &request, nullptr)
                         : conv_pack_as<order>(tag, &request, nullptr);
@@ -554,19 +556,24 @@ void layers_weights_of_gradients(numeric type) {
     for (int seed = 0; seed < 12; ++seed) {
         random_state random = random_make((uint64_t)seed);
         const int cin = edges[random_int(&random, 0, 11)], cout = edges[random_int(&random, 0, 11)];
-        const conv_shape layer = shape_make(random_int(&random, 1, 9), cin, 0, cout, type);
-        const conv_shape s = conv_grad_shape(&layer, grad_source_both);
+        const int cin2 = seed % 4 < 2 ? 0 : edges[random_int(&random, 0, 11)];
+        const conv_shape layer = shape_make(random_int(&random, 1, 9), cin, cin2, cout, type);
+        const grad_source source = cin2 ? (grad_source)(seed / 4) : grad_source_both;
+        const conv_shape s = conv_grad_shape(&layer, source);
         const grad_order order = seed % 2 ? grad_order_mirrored : grad_order_same;
-        std::vector<float> given((size_t)(layer.volume * cin * cout)), own(given.size());
+        const int first = grad_channels_of(&layer, source).first * cout;
+        std::vector<float> given((size_t)(layer.volume * (cin + cin2) * cout)), own(given.size());
         reference_random_values(&random, type, 1, (int64_t)given.size(), given.data());
-        CHECK_OK(conv_grad_weights_host(&layer, grad_source_both, order, given.data(), own.data()));
+        CHECK_OK(conv_grad_weights_host(&layer, source, order, given.data(), own.data()));
         const auto bytes = (int64_t)conv_packed_bytes(&s, K::kernel);
         char *wanted = guarded_new<char>(bytes), *got = guarded_new<char>(bytes);
         weights_pack<K>(&s, false, own.data(), wanted);
         if (order == grad_order_same) {
-            weights_pack<K, conv_weights_of_layer>(&s, false, given.data(), got);
+            weights_pack<K, conv_weights_of_layer>(&s, false, given.data() + first, got,
+                                                   cin + cin2);
         } else {
-            weights_pack<K, conv_weights_of_layer_mirrored>(&s, false, given.data(), got);
+            weights_pack<K, conv_weights_of_layer_mirrored>(&s, false, given.data() + first, got,
+                                                            cin + cin2);
         }
         CHECK(memcmp(wanted, got, (size_t)bytes) == 0);
         guarded_finish();

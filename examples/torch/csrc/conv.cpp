@@ -288,17 +288,19 @@ static Tensor input_grad(const layer &l, const Tensor &grad, const Tensor &featu
     require_map(back, "back", features, l.identity);
     if (features.is_cpu()) {
         const Tensor g = floats(grad), w = weight_in(weight);
+        const spira::grad_source both = spira::grad_source_both;
         Tensor out = at::zeros({rows, l.shape.cin}, g.options());
-        const spira::conv_grad_input_host_args args = {
-            l.shape,
-            spira::grad_source_both,
-            l.mirrors,
+        Tensor transposed = empty_like(g, at::kFloat, {w.numel()});
+        float *const to = transposed.data_ptr<float>();
+        require(spira::conv_grad_weights_host(&l.shape, both, l.mirrors, w.data_ptr<float>(), to));
+        const spira::conv_host_args args = {
+            spira::conv_grad_shape(&l.shape, both),
             g.data_ptr<float>(),
-            w.data_ptr<float>(),
+            nullptr,
+            to,
             table_of(back, "back", rows, l.kernel.volume, l.identity),
-            count_host(count, rows),
-            nullptr};
-        require(spira::conv_grad_input_host(&args, out.data_ptr<float>()));
+            count_host(count, rows)};
+        require(spira::conv_sum_host(&args, out.data_ptr<float>()));
         return out.to(features.scalar_type());
     }
 #ifdef SPIRA_TORCH_CUDA

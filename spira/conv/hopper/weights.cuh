@@ -115,8 +115,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
     for (int e = 0; e < 8; ++e) {
         const int channel = piece * 8 + e;
         const bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
-        const int64_t from =
-            conv_weight_index<order>(&s, image / chunks, (second ? s.cin : 0) + channel, out);
+        const int64_t from = conv_weight_index<order>(&s, p.rows, image / chunks,
+                                                      (second ? s.cin : 0) + channel, out);
         to.element[e] = conv_pack_weight<E>(p, from, inside);
     }
     *(uint4 *)((E *)p.packed + ((int64_t)image * chunk + begin) * couts / 2 +

@@ -96,7 +96,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
         int channel = (lane % parts * steps + step) * 4 + e / 4 * 2 + e % 2;
         int out = (lane / parts * halves + half) * 2 + e / 2 % 2;
         bool inside = channel < s.cin && out < s.cout;
-        int64_t from = conv_weight_index<order>(&s, offset, channel, out);
+        int64_t from = conv_weight_index<order>(&s, p.rows, offset, channel, out);
         to.element[e] = conv_pack_weight<E>(p, from, inside);
     }
     ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);

@@ -11,6 +11,7 @@
 
 #include "../../base/launch.cuh"
 #include "../fill.cuh"
+#include "traits.cuh"
 
 namespace spira {
 

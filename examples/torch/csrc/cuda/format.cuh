@@ -37,9 +37,13 @@ status format_conv(const spira::device_info *info, const conv_job *job, void *sc
                    size_t scratch_bytes, stream_ref stream) {
     const spira::conv_weights weights = {job->weight, scratch, scratch_bytes, job->trouble};
     if (job->weight_of_layer) {
+        const spira::grad_source both = spira::grad_source_both;
         const spira::grad_order order =
             job->weight_mirrored ? spira::grad_order_mirrored : spira::grad_order_same;
-        SPIRA_TRY(spira::conv_grad_pack<format>(info, &job->shape, order, &weights, stream));
+        // The layer is the input gradient of its input gradient.
+        const spira::conv_shape layer = spira::conv_grad_shape(&job->shape, both);
+        SPIRA_TRY(
+            spira::conv_grad_weights_pack<format>(info, &layer, both, order, &weights, stream));
     } else {
         SPIRA_TRY(spira::conv_weights_pack<format>(info, &job->shape, &weights, stream));
     }
