@@ -505,11 +505,6 @@ T __ldg(const T *from) {
     return *from;
 }
 
-template <typename T>
-T __ldcg(const T *from) {
-    return *from;
-}
-
 inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, unsigned shift) {
     return (uint32_t)(((uint64_t)high << 32 | low) >> (shift & 31));
 }

@@ -17,12 +17,6 @@ static inline int __clzll(long long bits) {
     return bits ? __builtin_clzll((unsigned long long)bits) : 64;
 }
 
-inline int32_t atomicMin(int32_t *least, int32_t value) {
-    const int32_t before = *least;
-    *least = value < before ? value : before;
-    return before;
-}
-
 namespace spira {
 
 // Dynamic shared memory of split, under the name that the kernel declares.
