@@ -75,7 +75,7 @@ function define_all(    run, searches, n, i, name) {
     define("scenes", "Time over that of as many voxels, interpolated by pairs, the worst of all sizes,", "step<;word")
     define("gradients", "Microseconds", "layer<;input<;target~us;both~us;of the input~us input gradient;" \
         "of the weights~us weight gradient;best peer, both~us peer;of the bias~us bias gradient;" \
-        "weights for the input\047s~us input gradient, weights")
+        "weights and bias~us weight and bias gradient;weights for the input\047s~us input gradient, weights")
 }
 
 # ---- numbers ------------------------------------------------------------------------------------
