@@ -290,11 +290,12 @@ build/test_calls: LIBS = $$(sed 's/CALL(\(.*\))/-Xlinker --wrap=\1/' $(CALLS).li
 build/test_gpu build/test_cublas build/test_calls build/test_race:
 	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call build_for,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
 
-# Binaries for another architecture are built again.
+# Binaries for another architecture are built again, and so are objects whose kernels were not.
 SCANS_BUILT := $(patsubst SIDE_FORMAT_%,build/scan_%,$(filter SIDE_FORMAT_%,$(.VARIABLES)))
-$(TESTS_BUILT) build/test_race $(GPU_BUILDS) $(SCANS_BUILT): build/arch_$(ARCH)
+$(TESTS_BUILT) build/test_race $(GPU_BUILDS) $(SCANS_BUILT): build/arch_$(BUILT)
+$(if $(PTX_ONLY),,$(CUDA_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)): build/arch_$(BUILT)
 
-build/arch_$(ARCH):
+build/arch_$(BUILT):
 	@mkdir -p build; rm -f build/arch_*; touch $@
 
 build/example_%: examples/%.cu
