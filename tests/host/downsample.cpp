@@ -101,30 +101,20 @@ TEST(downsample_count_of_the_input) {
     const triple lo = {-9, -9, -9}, hi = {9, 9, 9}, stride = {2, 2, 2};
     word_layout l = reference_layout<uint32_t>(lo, hi, 1, stride, {1, 1, 1});
     const int32_t most = 60;
-    uint32_t *words = guarded_new<uint32_t>(most), *coarse[2];
-    REQUIRE(CHECK_EQUAL(reference_random_set(&r, &l, lo, hi, {1, 1, 1}, most, words), most));
-    int32_t count = most, there[2];
-    voxel_set<uint32_t> in = {words, &count, most};
-    size_t bytes = 0;
-    CHECK_OK(downsample_host_workspace(in, &bytes));
-    char *scratch = guarded_new<char>((int64_t)bytes);
-    device_status trouble = {};
-    downsample_args<uint32_t> args = {&l, in, {}, stride, {}, &trouble};
-    for (int i : {0, 1}) {
-        coarse[i] = guarded_new<uint32_t>(most);
-        args.out = {coarse[i], &there[i], most};
-        count = most + 17 * i;
-        CHECK_OK(downsample_host(&args, scratch, bytes));
-        CHECK_EQUAL(trouble.flags, i ? (uint32_t)device_flag_capacity : 0u);
-        CHECK_EQUAL(trouble.needed, i ? (uint32_t)count : 0u);
-    }
-    CHECK_EQUAL(there[0], there[1]);
-    CHECK(std::equal(coarse[0], coarse[0] + most, coarse[1]));
-    trouble = {};
+    std::vector<uint32_t> words = set_random<uint32_t>(&r, &l, lo, hi, most);
+    int32_t count = most;
+    const voxel_set<uint32_t> in = {words.data(), &count, most};
+    const coarse<uint32_t> full = downsample_new(&l, in, stride, most);
+    CHECK_EQUAL(full.trouble.flags, 0u);
+    count = most + 17;
+    const coarse<uint32_t> more = downsample_new(&l, in, stride, most);
+    CHECK_EQUAL(more.trouble.flags, (uint32_t)device_flag_capacity);
+    CHECK_EQUAL(more.trouble.needed, (uint32_t)count);
+    CHECK_EQUAL(*more.set.count, *full.set.count);
+    CHECK(std::equal(more.set.words, more.set.words + most, full.set.words));
     count = -5;
-    CHECK_OK(downsample_host(&args, scratch, bytes));
-    CHECK_EQUAL(there[1], 0);
-    CHECK_EQUAL(trouble.flags, 0u);
+    const coarse<uint32_t> none = downsample_new(&l, in, stride, most);
+    CHECK(*none.set.count == 0 && none.trouble.flags == 0);
 }
 
 TEST(downsample_powers_of_two) {

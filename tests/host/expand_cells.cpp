@@ -398,12 +398,4 @@ TEST(expand_cells_planted_errors_are_found) {
     const set_outcome<uint32_t> wanted = on_host(&layout, &l, words, n, 2000);
     l.rule.padding.z = 0;
     CHECK(set_difference(on_device(&layout, &l, words, n, 2000, expand_by_masks), wanted)[0] != 0);
-    l.rule.padding.z = 1;
-    set_outcome<uint32_t> got = on_device(&layout, &l, words, n, 2000, expand_by_masks);
-    CHECK_EQUAL(set_difference(got, wanted), "");
-    got.words.back() = 7;
-    CHECK(strstr(set_difference(got, wanted), "words[1999]"));
-    got = wanted;
-    got.trouble.flags ^= device_flag_range;
-    CHECK(strstr(set_difference(got, wanted), "trouble"));
 }
