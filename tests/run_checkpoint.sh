@@ -5,7 +5,7 @@
 #
 #     tests/run_checkpoint.sh SCAN LEVELS      examples/scan.cu and levels.cu, built for the host
 #
-# Skipped without python3 and NumPy. Nothing else in spira needs them.
+# Skipped without python3 and NumPy.
 set -eu
 
 here=$(dirname "$0")
