@@ -20,10 +20,10 @@ Without spconv, PyTorch or NumPy nothing is compared, and the last line counts t
 """
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
+from types import SimpleNamespace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -239,8 +239,7 @@ def judge(chosen, network, scene_name):
     sizes = list(dict.fromkeys(len(level.indices) for level in run.levels.values()))
     if scene_name == "nuscenes" and network in KNOWN:
         check(tuple(sizes) == KNOWN[network], f"spconv has {sizes} voxels, not {KNOWN[network]}")
-    folder = tempfile.mkdtemp(dir=chosen.folder)
-    try:
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
         if make_blob(network, run.tensors, folder) is None:
             return
         layers = run_levels(chosen, NETWORKS[network][0], scene, folder, network != "spunet")
@@ -251,8 +250,6 @@ def judge(chosen, network, scene_name):
         print(f"{NETWORKS[network][0]}, {scene_name}: {len(layers)} layers, voxels "
               f"{' '.join(str(n) for n in sizes)}; largest error {error:.2e} in {at}: "
               f"{'good' if counts['failed'] == before else 'WRONG'}", flush=True)
-    finally:
-        shutil.rmtree(folder)
 
 
 # ---- single layers ------------------------------------------------------------------------------
@@ -286,16 +283,13 @@ def judge_rule(chosen, number):
                                      np.ascontiguousarray(scene.voxels[:, [0, 3, 2, 1]]),
                                      scene.features, scene.extent[::-1], batch)
     name, bound = "rule:" + ",".join(str(n) for n in rule.reshape(-1)), BOUNDS[chosen.type]
-    folder = tempfile.mkdtemp(dir=chosen.folder)
-    try:
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
         with open(os.path.join(folder, "net.blob"), "wb") as file:
             file.write(checkpoint.blob_of([("strided", "weight", weights[0]),
                                            ("inverse", "weight", weights[1])], "fp32"))
         layers = run_levels(chosen, name, scene, folder)
         errors = [compare_layer(layer, levels[layer.name], "zyx", bound)
                   for layer in (layers or [])[1:]]
-    finally:
-        shutil.rmtree(folder)
     good = len(errors) == 2 and None not in errors and max(errors) <= bound
     if not good:
         print(f"    in {name}, extent {scene.extent}, --seed {chosen.seed}, number {number}")
@@ -316,26 +310,20 @@ def judge_rules(chosen):
 
 # ---- a test of the judge ------------------------------------------------------------------------
 
-class Made:
-    """A plain record."""
-
-    def __init__(self, **members):
-        self.__dict__.update(members)
-
-
 def self_test():
     """Equal layers must be found equal, and each planted error must be found."""
     random = np.random.default_rng(5)
     indices = np.unique(random.integers(0, (2, 9, 30, 20), (300, 4)), axis=0) # batch, z, y, x
     features = random.standard_normal((len(indices), 6)).astype(np.float32)
-    level = Made(indices=indices, features=features, extent=[9, 30, 20])
+    level = SimpleNamespace(indices=indices, features=features, extent=[9, 30, 20])
     order = random.permutation(len(indices))
     def layer():
-        grid = Made(origin=np.array([0, 0, 12]), stride=np.array([8, 8, 16]))
+        grid = SimpleNamespace(origin=np.array([0, 0, 12]), stride=np.array([8, 8, 16]))
         voxels = indices[order][:, [0, 3, 2, 1]].copy()
         voxels[:, 1:] = voxels[:, 1:] * grid.stride + grid.origin
-        return Made(name="made", dense=False, voxels=voxels, values=features[order].copy(),
-                    extent=np.array([20, 30, 9]), **grid.__dict__)
+        return SimpleNamespace(name="made", dense=False, voxels=voxels,
+                               values=features[order].copy(), extent=np.array([20, 30, 9]),
+                               **grid.__dict__)
     def found(plant):
         made, faults = layer(), []
         plant(made)

@@ -114,29 +114,23 @@ def second(run, x):
     run.dense = flattened(x, (0, 1, 2))
 
 
-def centerpoint(run, x):
+def centerpoint(run, x, bias=True, padding=(0, 1, 1), size=(3, 1, 1), stride=(2, 1, 1),
+                order=(0, 1, 2)):
+    """padding: of the last stage; size, stride: of the layer behind it."""
     x = run.submanifold(x, "conv_input.0", 16)
     for i in (0, 1):
-        x = run.block(x, f"conv1.{i}", 16)
-    for stage, channels, padding in ((2, 32, 1), (3, 64, 1), (4, 128, (0, 1, 1))):
-        x = run.down(x, f"conv{stage}.0", channels, 3, 2, padding)
+        x = run.block(x, f"conv1.{i}", 16, bias=bias)
+    for stage, channels, around in ((2, 32, 1), (3, 64, 1), (4, 128, padding)):
+        x = run.down(x, f"conv{stage}.0", channels, 3, 2, around)
         for i in (3, 4):
-            x = run.block(x, f"conv{stage}.{i}", channels)
-    x = run.down(x, "extra_conv.0", 128, (3, 1, 1), (2, 1, 1), 0)
-    run.dense = flattened(x, (0, 1, 2))
+            x = run.block(x, f"conv{stage}.{i}", channels, bias=bias)
+    x = run.down(x, "extra_conv.0", 128, size, stride, 0)
+    run.dense = flattened(x, order)
 
 
 def bevfusion(run, x):
     """The same with coordinates x, y, z."""
-    x = run.submanifold(x, "conv_input.0", 16)
-    for i in (0, 1):
-        x = run.block(x, f"conv1.{i}", 16, bias=False)
-    for stage, channels, padding in ((2, 32, 1), (3, 64, 1), (4, 128, (1, 1, 0))):
-        x = run.down(x, f"conv{stage}.0", channels, 3, 2, padding)
-        for i in (3, 4):
-            x = run.block(x, f"conv{stage}.{i}", channels, bias=False)
-    x = run.down(x, "extra_conv.0", 128, (1, 1, 3), (1, 1, 2), 0)
-    run.dense = flattened(x, (2, 0, 1))
+    centerpoint(run, x, False, (1, 1, 0), (1, 1, 3), (1, 1, 2), (2, 0, 1))
 
 
 def merged(indices, features):

@@ -76,11 +76,9 @@ def compare_steps(make, scene, bound=2e-5, capacities=None, labels=None):
     close(py[:rows], y, bound, "result")
     close(ploss, loss, bound, "loss")
     close(pleaf.grad[:rows], leaf.grad, 20 * bound, "gradient of the features")
-    for (name, p), q in zip(other.named_parameters(), net.parameters()):
+    for name, p in other.named_parameters():
         assert p.grad.isfinite().all(), f"gradient of {name} is not finite"
-        close(p.grad, q.grad, 20 * bound, f"gradient of {name}")
-    for (name, p), q in zip(other.named_buffers(), net.buffers()):
-        close(p, q, bound, name)
+    cases.close_parameters(other, net, 20 * bound, bound)
 
 
 def test_training_step():
@@ -186,10 +184,7 @@ def compare_norm(rows, channels):
     py.backward(torch.cat([grad, more]))
     close(px.grad[:rows], x.grad, bound, "gradient")
     assert torch.equal(px.grad[rows:], torch.zeros_like(px.grad[rows:]))
-    for (name, p), q in zip(counted.named_parameters(), norm.parameters()):
-        close(p.grad, q.grad, bound, f"gradient of {name}")
-    for (name, p), q in zip(counted.named_buffers(), norm.buffers()):
-        close(p, q, bound, name)
+    cases.close_parameters(counted, norm, bound, bound)
 
 
 def test_half_batch_norm():

@@ -93,7 +93,24 @@ def by_voxel(indices, values):
     return indices[order], values.detach().cpu()[order]
 
 
+def close_voxels(y, z, bound):
+    """Checks sparse tensors whose rows may be in different orders."""
+    assert list(y.spatial_shape) == list(z.spatial_shape)
+    voxels, values = by_voxel(y.indices, y.features)
+    judged, expected = by_voxel(z.indices, z.features)
+    assert torch.equal(voxels, judged), "other voxels"
+    close(values, expected, bound, "features")
+
+
 # ---- networks -----------------------------------------------------------------------------------
+
+def close_parameters(net, judge, bound, buffers):
+    """Checks the gradients of the parameters, and the buffers. buffers: the bound of these."""
+    for (name, p), q in zip(net.named_parameters(), judge.parameters()):
+        close(p.grad, q.grad, bound, f"gradient of {name}")
+    for (name, p), q in zip(net.named_buffers(), judge.buffers()):
+        close(p, q, buffers, name)
+
 
 norm = partial(nn.BatchNorm1d, eps=1e-3, momentum=0.01)
 

@@ -56,11 +56,8 @@ def compare(channels, residual, converted, padding=0, kind=torch.float32, traini
     for leaf, double in zip(leaves, doubles):
         close(leaf.grad[:rows], double.grad, bound, "gradient")
         assert not training or not leaf.grad[rows:].any(), "gradient behind the count"
-    for (name, p), q in zip(norm.named_parameters(), judge.parameters()):
-        assert p.grad.dtype == torch.float32
-        close(p.grad, q.grad, 2 * bound, f"gradient of {name}")
-    for (name, p), q in zip(norm.named_buffers(), judge.buffers()):
-        close(p, q, bound, name)
+    assert all(p.grad.dtype == torch.float32 for p in norm.parameters())
+    cases.close_parameters(norm, judge, 2 * bound, bound)
 
 
 def test_norm_relu():
@@ -119,10 +116,7 @@ def test_sequences_use_it_and_hooks_are_called():
     grad = torch.randn_like(y)
     y.backward(grad), z.backward(grad)
     close(leaf.grad, leaf2.grad, 1e-4)
-    for (name, p), q in zip(one.named_parameters(), other.parameters()):
-        close(p.grad, q.grad, 1e-4, name)
-    for (name, p), q in zip(one.named_buffers(), other.buffers()):
-        close(p, q, 2e-5, name)
+    cases.close_parameters(one, other, 1e-4, 2e-5)
 
 
 # ---- rows that are made again -------------------------------------------------------------------

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import modules_cases as cases
-from modules_cases import DEVICE, Scene, by_voxel, close
+from modules_cases import DEVICE, Scene, close
 
 import spira.pytorch as spconv
 
@@ -41,15 +41,6 @@ def library():
     return Library
 
 
-def same_values(y, z):
-    """Compares tensors by voxel."""
-    assert list(y.spatial_shape) == list(z.spatial_shape)
-    voxels, values = by_voxel(y.indices, y.features)
-    judged, judged_values = by_voxel(z.indices, z.features)
-    assert torch.equal(voxels, judged), "other voxels"
-    close(values, judged_values, BOUND)
-
-
 def compare(make, scene, training=True): # for inference spconv has no biases on a CPU
     ours, theirs = make(spconv), cases.randomize_norms(make(library()))
     ours.load_state_dict(theirs.state_dict())   # from spconv
@@ -62,18 +53,17 @@ def compare(make, scene, training=True): # for inference spconv has no biases on
     if isinstance(y, torch.Tensor): # in the order of the rows
         close(y, z, BOUND)
     else:
-        same_values(y, z)
+        cases.close_voxels(y, z, BOUND)
         if y.indices.shape == scene.indices.shape and torch.equal(z.indices.cpu(), scene.indices):
             assert torch.equal(y.indices.cpu(), scene.indices), "other rows than spconv's"
         y, z = y.features, z.features
-    for (name, p), q in zip(ours.named_buffers(), theirs.buffers()):
-        close(p, q, BOUND, name)
     if DEVICE == "cpu": # spconv has no gradients there
+        for (name, p), q in zip(ours.named_buffers(), theirs.buffers()):
+            close(p, q, BOUND, name)
         return
     y.square().sum().backward(), z.square().sum().backward()
     close(leaf.grad, judge_leaf.grad, 50 * BOUND, "gradient of the features")
-    for (name, p), q in zip(ours.named_parameters(), theirs.parameters()):
-        close(p.grad, q.grad, 50 * BOUND, f"gradient of {name}")
+    cases.close_parameters(ours, theirs, 50 * BOUND, BOUND)
 
 
 def one(name, *args, **options):

@@ -1,7 +1,7 @@
 # tests/torch/reference.py: spconv's modules in plain PyTorch, as slow and as plain as can be.
 #
-# The judge of spira.pytorch: nothing here is shared with it. Voxels are found in a dictionary, a
-# layer is one index_select, one product and one index_add for each tap, and autograd makes the
+# The judge of spira's operators and of spira.pytorch: nothing here is shared with them. Voxels are
+# found in a dictionary, a layer is one product of the rows that its offsets read, autograd makes the
 # gradients. Any floating type: the tests use double.
 #
 # A network that takes its library as an argument runs on this one, on spira.pytorch and on
@@ -12,6 +12,81 @@ import math
 import torch
 from torch import nn
 
+
+def each_axis(value, ndim):
+    return (value,) * ndim if isinstance(value, int) else tuple(value)
+
+
+# ---- voxels and tables --------------------------------------------------------------------------
+
+def expand(indices, shape, size, stride, padding, dilation):
+    """The voxels and the shape of a strided layer by spconv's rule: o * stride - padding +
+    tap * dilation = i for some tap. Sorted by (batch, x, y, z)."""
+    n = len(shape)
+    size, stride, padding, dilation = (each_axis(v, n) for v in (size, stride, padding, dilation))
+    out = [(shape[a] + 2 * padding[a] - dilation[a] * (size[a] - 1) - 1) // stride[a] + 1
+           for a in range(n)]
+    found = set()
+    for row in indices.tolist():
+        for tap in itertools.product(*map(range, size)):
+            o = [row[1 + a] + padding[a] - tap[a] * dilation[a] for a in range(n)]
+            if all(o[a] % stride[a] == 0 and 0 <= o[a] // stride[a] < out[a] for a in range(n)):
+                found.add((row[0], *(o[a] // stride[a] for a in range(n))))
+    return sorted(found, key=lambda v: (v[0], *reversed(v[1:]))), out
+
+
+def table(source, outputs, size, stride, padding, dilation):
+    """[outputs, volume]: the row of `source` that each offset reads, or -1. Offsets in the order
+    of spconv's weights."""
+    n = source.shape[1] - 1
+    size, stride, padding, dilation = (each_axis(v, n) for v in (size, stride, padding, dilation))
+    rows = {tuple(v): i for i, v in enumerate(source.tolist())}
+    taps = list(itertools.product(*map(range, size)))
+    made = torch.full((len(outputs), len(taps)), -1)
+    for o, v in enumerate(outputs.tolist()):
+        for k, tap in enumerate(taps):
+            at = (v[0], *(v[1 + a] * stride[a] - padding[a] + tap[a] * dilation[a]
+                          for a in range(n)))
+            made[o, k] = rows.get(at, -1)
+    return made
+
+
+def inverse(forward, inputs):
+    """The table of the other direction: for each input and offset the output that reads it."""
+    made = torch.full((inputs, forward.shape[1]), -1)
+    output, offset = (forward >= 0).nonzero(as_tuple=True)
+    made[forward[output, offset], offset] = output
+    return made
+
+
+# ---- operators, of tables -----------------------------------------------------------------------
+
+def padded(features, value):
+    """A row of one value behind the others: that is what -1 reads."""
+    return torch.cat([features, features.new_full((1, features.shape[1]), value)])
+
+
+def conv(features, weight, bias, taps):
+    """features [inputs, cin], weight [cout, *size, cin]."""
+    out = padded(features, 0)[taps].flatten(1) @ weight.reshape(weight.shape[0], -1).t()
+    return out if bias is None else out + bias
+
+
+def max_pool(features, taps):
+    """In the order of spira's offsets (x slowest) where values are equal: take distinct ones."""
+    return padded(features, -math.inf)[taps].amax(1)
+
+
+def avg_pool(features, taps):
+    return padded(features, 0)[taps].sum(1) / (taps >= 0).sum(1, keepdim=True)
+
+
+def dense(features, indices, batch, shape):
+    made = features.new_zeros(batch, *shape, features.shape[1])
+    return made.index_put(tuple(indices.long().t()), features).movedim(-1, 1)
+
+
+# ---- modules ------------------------------------------------------------------------------------
 
 class SparseConvTensor:
     def __init__(self, features, indices, spatial_shape, batch_size, indice_dict=None):
@@ -24,11 +99,8 @@ class SparseConvTensor:
                                 self.indice_dict)
 
     def dense(self, channels_first=True):
-        shape = [self.batch_size, *self.spatial_shape, self.features.shape[1]]
-        where = tuple(self.indices.long().T)
-        dense = self.features.new_zeros(shape).index_put(where, self.features)
-        last = dense.ndim - 1
-        return dense.permute(0, last, *range(1, last)) if channels_first else dense
+        made = dense(self.features, self.indices, self.batch_size, self.spatial_shape)
+        return made if channels_first else made.movedim(1, -1)
 
 
 class SparseModule(nn.Module):
@@ -53,43 +125,8 @@ class SparseSequential(SparseModule):
         return x
 
 
-def each_axis(value, ndim):
-    return [value] * ndim if isinstance(value, int) else list(value)
-
-
-# The pairs (input rows, output rows) of each tap: input = output * stride - padding + tap *
-# dilation.
-def pairs_of(inputs, outputs, size, stride, padding, dilation):
-    row_of = {tuple(voxel): row for row, voxel in enumerate(inputs.tolist())}
-    pairs = []
-    for tap in itertools.product(*map(range, size)):
-        rows = []
-        for row, (batch, *voxel) in enumerate(outputs.tolist()):
-            at = (o * s - p + t * d
-                  for o, s, p, t, d in zip(voxel, stride, padding, tap, dilation))
-            source = row_of.get((batch, *at))
-            if source is not None:
-                rows.append((source, row))
-        pairs.append(torch.tensor(rows, dtype=torch.long).reshape(-1, 2).to(inputs.device))
-    return pairs
-
-
-def outputs_of(inputs, size, stride, padding, dilation, extent):
-    """The voxels that some tap of some input leads to, within the extent."""
-    found = set()
-    for batch, *voxel in inputs.tolist():
-        for tap in itertools.product(*map(range, size)):
-            at = [i + p - t * d for i, p, t, d in zip(voxel, padding, tap, dilation)]
-            if not any(a % s for a, s in zip(at, stride)):
-                at = [a // s for a, s in zip(at, stride)]
-                if all(0 <= a < n for a, n in zip(at, extent)):
-                    found.add((batch, *at))
-    voxels = torch.tensor(sorted(found), dtype=inputs.dtype)
-    return voxels.reshape(-1, inputs.shape[1]).to(inputs.device)
-
-
 class Layer(SparseModule):
-    """A submanifold (kept=True) or strided layer: finds pairs and voxels, once for each key."""
+    """A submanifold (kept=True) or strided layer: finds voxels and table, once for each key."""
 
     def __init__(self, ndim, size, stride, padding, dilation, indice_key, kept):
         super().__init__()
@@ -107,10 +144,9 @@ class Layer(SparseModule):
         at = (self.size, self.stride, self.padding, self.dilation)
         outputs, extent = x.indices, x.spatial_shape
         if not self.kept:
-            extent = [(n + 2 * p - d * (k - 1) - 1) // s + 1
-                      for n, k, s, p, d in zip(x.spatial_shape, *at)]
-            outputs = outputs_of(x.indices, *at, extent)
-        found = (x.indices, x.spatial_shape, outputs, extent, pairs_of(x.indices, outputs, *at))
+            voxels, extent = expand(x.indices, x.spatial_shape, *at)
+            outputs = torch.tensor(voxels, dtype=torch.int32).reshape(-1, x.indices.shape[1])
+        found = (x.indices, x.spatial_shape, outputs, extent, table(x.indices, outputs, *at))
         if self.indice_key is not None:
             x.indice_dict[self.indice_key] = found
         return found
@@ -130,20 +166,16 @@ class Convolution(Layer):
         self.bias = nn.Parameter(torch.empty(cout).uniform_(-bound, bound)) if bias else None
 
     def forward(self, x):
-        cout, cin = self.weight.shape[0], self.weight.shape[-1]
         plain = set(self.size) == {1} and set(self.stride) == {1} and not self.inverse
         if plain: # the numbers of these weights are [cin, cout] in memory, whatever the shape says
-            sums = x.features @ self.weight.reshape(cin, cout)
+            sums = x.features @ self.weight.reshape(x.features.shape[1], -1)
             return x.replace_feature(sums if self.bias is None else sums + self.bias)
         if self.inverse:
-            outputs, extent, _, _, pairs = x.indice_dict[self.indice_key]
-            pairs = [p.flip(1) for p in pairs]
+            outputs, extent, _, _, taps = x.indice_dict[self.indice_key]
+            taps = inverse(taps, len(outputs))
         else:
-            _, _, outputs, extent, pairs = self.find(x)
-        sums = x.features.new_zeros(len(outputs), cout)
-        for p, weight in zip(pairs, self.weight.reshape(cout, -1, cin).unbind(1)):
-            sums = sums.index_add(0, p[:, 1], x.features.index_select(0, p[:, 0]) @ weight.T)
-        return self.result(x, sums if self.bias is None else sums + self.bias, outputs, extent)
+            _, _, outputs, extent, taps = self.find(x)
+        return self.result(x, conv(x.features, self.weight, self.bias, taps), outputs, extent)
 
 
 class MaxPool(Layer):
@@ -152,13 +184,8 @@ class MaxPool(Layer):
                          dilation, indice_key, False)
 
     def forward(self, x):
-        _, _, outputs, extent, pairs = self.find(x)
-        rows = torch.full((len(outputs), len(pairs)), len(x.features), device=outputs.device)
-        for k, p in enumerate(pairs):
-            rows[p[:, 1], k] = p[:, 0]
-        nothing = x.features.new_full((1, x.features.shape[1]), -math.inf)
-        values = torch.cat([x.features, nothing])[rows].max(1).values
-        return self.result(x, values, outputs, extent)
+        _, _, outputs, extent, taps = self.find(x)
+        return self.result(x, max_pool(x.features, taps), outputs, extent)
 
 
 def named(base, ndim, **fixed):
