@@ -67,6 +67,34 @@ void kernel_groups(const uint32_t *from, uint32_t *to, int left, bool ends) {
     }
 }
 
+// Small whole numbers, whose products are exact.
+template <typename E>
+std::vector<E> numbers_make(random_state *random, int count) {
+    std::vector<E> made;
+    for (int i = 0; i < count; ++i) {
+        made.push_back(element_from_float<E>((float)random_int(random, -8, 8)));
+    }
+    return made;
+}
+
+// Whether sum [rows, columns] is a [rows, depth] times b [columns, depth], `times` times.
+template <typename E>
+bool is_product(const std::vector<float> &sum, const std::vector<E> &a, const std::vector<E> &b,
+                size_t depth, float times) {
+    const size_t columns = b.size() / depth;
+    for (size_t i = 0; i < sum.size(); ++i) {
+        float wanted = 0;
+        for (size_t k = 0; k < depth; ++k) {
+            wanted += element_to_float(a[i / columns * depth + k]) *
+                      element_to_float(b[i % columns * depth + k]);
+        }
+        if (!CHECK_EQUAL(sum[i], times * wanted)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 // A warp multiplies a [16, row of 32 bytes] by b [8, row of 32 bytes], which it reads by ldmatrix:
 // sum [16, 8].
 template <typename E>
@@ -94,23 +122,12 @@ template <typename E>
 void check_matrix() {
     enum { depth = 32 / sizeof(E) };
     random_state random = random_make(depth);
-    std::vector<E> a(16 * depth), b(8 * depth);
-    for (std::vector<E> *v : {&a, &b}) {
-        for (E &e : *v) {
-            e = element_from_float<E>((float)random_int(&random, -8, 8));
-        }
-    }
+    const std::vector<E> a = numbers_make<E>(&random, 16 * depth),
+                         b = numbers_make<E>(&random, 8 * depth);
     std::vector<float> sum(16 * 8);
-    REQUIRE_OK(kernel_launch(kernel_matrix<E>, {1, 32, nullptr, "matrix", false, memory},
-                             (const E *)a.data(), (const E *)b.data(), sum.data()));
-    for (size_t i = 0; i < sum.size(); ++i) {
-        float wanted = 0;
-        for (size_t k = 0; k < depth; ++k) {
-            wanted +=
-                element_to_float(a[i / 8 * depth + k]) * element_to_float(b[i % 8 * depth + k]);
-        }
-        REQUIRE(CHECK_EQUAL(sum[i], 2 * wanted));
-    }
+    REQUIRE_OK(kernel_launch(kernel_matrix<E>, {1, 32, nullptr, "matrix", false, memory}, a.data(),
+                             b.data(), sum.data()));
+    REQUIRE(is_product(sum, a, b, depth, 2));
 }
 
 status launch_parts(int leaves) {
@@ -241,12 +258,8 @@ template <typename E, int columns>
 void check_multiply(int log) {
     const int depth = 1 << (log - 1);
     random_state random = random_make((uint64_t)log);
-    std::vector<E> a((size_t)(64 * depth)), b((size_t)(columns * depth));
-    for (std::vector<E> *v : {&a, &b}) {
-        for (E &e : *v) {
-            e = element_from_float<E>((float)random_int(&random, -8, 8));
-        }
-    }
+    const std::vector<E> a = numbers_make<E>(&random, 64 * depth),
+                         b = numbers_make<E>(&random, columns * depth);
     std::vector<float> sums(64 * columns);
     const auto launch = [&](bool waits) {
         return kernel_launch(
@@ -255,14 +268,7 @@ void check_multiply(int log) {
             b.data(), log, sums.data(), waits);
     };
     REQUIRE_OK(launch(true));
-    for (int at = 0; at < 64 * columns; ++at) {
-        float sum = 0;
-        for (int i = 0; i < depth; ++i) {
-            sum += element_to_float(a[(size_t)(at / columns * depth + i)]) *
-                   element_to_float(b[(size_t)(at % columns * depth + i)]);
-        }
-        REQUIRE(CHECK_EQUAL(sums[(size_t)at], sum));
-    }
+    REQUIRE(is_product(sums, a, b, (size_t)depth, 1));
     CHECK_STATUS(launch(false), status_cuda);
 }
 

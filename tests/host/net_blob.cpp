@@ -73,15 +73,19 @@ status mixed_read(mixed *m, const blob *b, int *unused) {
     return net_blob_read(&m->plan, b, m->got.data(), unused);
 }
 
+// Opens and reads a blob by hand.
+status mixed_read_by_hand(mixed *m, const std::vector<item> &items, int *unused) {
+    const std::string file = blob_by_hand(items.data(), (int)items.size());
+    blob b = {};
+    CHECK_OK(blob_open(exact(file.data(), file.size()), file.size(), &b));
+    return mixed_read(m, &b, unused);
+}
+
 // Checks the error of a blob by hand: its layer, and words of its subject.
 void check_misfit(mixed *m, const std::vector<item> &items, int layer, const char *words,
                   int line) {
-    std::string file = blob_by_hand(items.data(), (int)items.size());
-    copied memory(file, file.size());
-    blob b = {};
     int unused;
-    CHECK_OK(blob_open(memory.data, file.size(), &b));
-    status s = mixed_read(m, &b, &unused);
+    const status s = mixed_read_by_hand(m, items, &unused);
     char text[256];
     snprintf(text, sizeof text, "layer %d, \"%s\": got %d, layer %d, \"%s\"", layer, words,
              (int)s.code, (int)s.detail, s.subject);
@@ -153,15 +157,10 @@ TEST(net_blob_rounds_weights_alone) {
 TEST(net_blob_finds_entries_in_any_order) {
     auto m = mixed_new(numeric_f32);
     std::vector<item> items = mixed_list(), reversed(items.rbegin(), items.rend());
-    std::string a = blob_by_hand(items.data(), (int)items.size());
-    std::string z = blob_by_hand(reversed.data(), (int)items.size());
-    blob b = {};
     int unused;
-    REQUIRE_OK(blob_open(exact(a.data(), a.size()), a.size(), &b));
-    REQUIRE_OK(mixed_read(m.get(), &b, &unused));
+    REQUIRE_OK(mixed_read_by_hand(m.get(), items, &unused));
     std::vector<float> forward = m->got;
-    REQUIRE_OK(blob_open(exact(z.data(), z.size()), z.size(), &b));
-    REQUIRE_OK(mixed_read(m.get(), &b, &unused));
+    REQUIRE_OK(mixed_read_by_hand(m.get(), reversed, &unused));
     CHECK(forward == m->got);
     for (size_t t = 0; t < items.size(); ++t) { // each entry goes where net_params says
         net_params at = net_params_of(&m->plan, mixed_layer[t]);
@@ -178,11 +177,8 @@ TEST(net_blob_counts_entries_of_no_layer) {
     std::vector<item> items = mixed_list();
     items.insert(items.begin(), {"head", 0, 0, {1, 1, 1, 2, 7}});
     items.push_back({"head", 1, 2, {1, 1, 1, 1, 7}});
-    std::string file = blob_by_hand(items.data(), (int)items.size());
-    blob b = {};
     int unused;
-    REQUIRE_OK(blob_open(exact(file.data(), file.size()), file.size(), &b));
-    REQUIRE_OK(mixed_read(m.get(), &b, &unused));
+    REQUIRE_OK(mixed_read_by_hand(m.get(), items, &unused));
     CHECK_EQUAL(unused, 2);
 }
 
@@ -322,69 +318,66 @@ TEST(net_blob_is_the_same_for_every_plan) {
 
 // ---- files of the example -----------------------------------------------------------------------
 
-TEST(weights_in_files_are_never_overwritten) {
-    const char *path = "build/tmp/weights.blob", *none = "build/tmp/no_such.blob";
+// The path of a file that is not there yet.
+static const char *fresh_file() {
+    const char *path = "build/tmp/weights.blob";
     mkdir("build", 0777);
     mkdir("build/tmp", 0777);
     remove(path);
+    return path;
+}
+
+TEST(weights_in_files_are_never_overwritten) {
+    const char *path = fresh_file();
     auto m = mixed_new(numeric_f32);
-    int unused;
-    int misfit;
+    int unused, misfit;
+    const auto read = [&](const char *from) {
+        return weights::read(from, &m->plan, m->got.data(), &unused, &misfit);
+    };
     REQUIRE_OK(weights::write(path, &m->plan, m->params.data()));
-    REQUIRE_OK(weights::read(path, &m->plan, m->got.data(), &unused, &misfit));
+    REQUIRE_OK(read(path));
     CHECK(m->got == m->params && !misfit);
     std::vector<float> others(m->params.size(), 1.0f);
     status s = weights::write(path, &m->plan, others.data());
     CHECK_STATUS(s, status_file_open);
     CHECK_EQUAL(s.detail, EEXIST);
-    REQUIRE_OK(weights::read(path, &m->plan, m->got.data(), &unused, &misfit));
+    REQUIRE_OK(read(path));
     CHECK(m->got == m->params);
-    CHECK_STATUS(weights::read(none, &m->plan, m->got.data(), &unused, &misfit), status_file_open);
-    CHECK_STATUS(weights::read("build/tmp", &m->plan, m->got.data(), &unused, &misfit),
-                 status_file_open);
+    CHECK_STATUS(read("build/tmp/no_such.blob"), status_file_open);
+    CHECK_STATUS(read("build/tmp"), status_file_open);
     REQUIRE_OK(scan::scan_write_bytes(path, "", 0));
-    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit), status_file_empty);
+    CHECK_STATUS(read(path), status_file_empty);
     REQUIRE_OK(scan::scan_write_bytes(path, m->memory, (int64_t)m->bytes - 1));
-    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit),
-                 status_file_format);
+    CHECK_STATUS(read(path), status_file_format);
     remove(path);
 }
 
 TEST(weights_of_another_network_are_told_from_damaged_ones) {
-    const char *path = "build/tmp/other.blob";
-    mkdir("build", 0777);
-    mkdir("build/tmp", 0777);
-    remove(path);
     auto m = mixed_new(numeric_f32);
-    int unused;
-    int misfit;
-    std::vector<item> items = mixed_list();
-    items[0].shape[4] += 1;
-    const std::string other = blob_by_hand(items.data(), (int)items.size());
-    REQUIRE_OK(scan::scan_write_bytes(path, other.data(), (int64_t)other.size()));
-    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit), status_layer);
-    CHECK_EQUAL(misfit, -1);
-    items = mixed_list();
-    items[0].shape[3] += 2; // the first layer reads an input of 3 channels
-    remove(path);
-    const std::string wider = blob_by_hand(items.data(), (int)items.size());
-    REQUIRE_OK(scan::scan_write_bytes(path, wider.data(), (int64_t)wider.size()));
-    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit), status_layer);
-    CHECK_EQUAL(misfit, 5);
+    std::vector<item> other = mixed_list(), wider = other;
+    other[0].shape[4] += 1;
+    wider[0].shape[3] += 2; // the first layer reads an input of 3 channels
     std::string damaged((const char *)m->memory, m->bytes);
     damaged.back() ^= 1;
-    REQUIRE_OK(scan::scan_write_bytes(path, damaged.data(), (int64_t)damaged.size()));
-    CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit), status_layer);
-    CHECK(!misfit);
-    remove(path);
+    const struct {
+        std::string file;
+        int misfit;
+    } cases[] = {{blob_by_hand(other.data(), (int)other.size()), -1},
+                 {blob_by_hand(wider.data(), (int)wider.size()), 5},
+                 {damaged, 0}};
+    for (const auto &c : cases) {
+        const char *path = fresh_file();
+        int unused, misfit;
+        REQUIRE_OK(scan::scan_write_bytes(path, c.file.data(), (int64_t)c.file.size()));
+        CHECK_STATUS(weights::read(path, &m->plan, m->got.data(), &unused, &misfit), status_layer);
+        CHECK_EQUAL(misfit, c.misfit);
+        remove(path);
+    }
 }
 
 // A file that cannot be written completely is removed, so that the caller can try again.
 TEST(weights_are_written_whole_or_not) {
-    const char *path = "build/tmp/half.blob";
-    mkdir("build", 0777);
-    mkdir("build/tmp", 0777);
-    remove(path);
+    const char *path = fresh_file();
     const std::vector<char> bytes(100000, 'x');
     rlimit before;
     REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);

@@ -29,16 +29,22 @@ SPIRA_API spira::conv_shape shape_make(int volume, int cin, int cin2, int cout,
 
 // ---- scenes -------------------------------------------------------------------------------------
 
-// A layout for words of type W, whether or not the scene would fit fewer bits. Bounds inclusive.
-template <typename W>
-SPIRA_API spira::word_layout reference_layout(spira::triple lo, spira::triple hi, int batches,
-                                              spira::triple stride, spira::triple reach) {
+inline spira::word_need word_need_of(spira::triple lo, spira::triple hi, int batches,
+                                     spira::triple stride, spira::triple reach) {
     spira::word_need need = {};
     need.lo = lo;
     need.hi = hi;
     need.batches = batches;
     need.stride = stride;
     need.reach = reach;
+    return need;
+}
+
+// A layout for words of type W, whether or not the scene would fit fewer bits. Bounds inclusive.
+template <typename W>
+SPIRA_API spira::word_layout reference_layout(spira::triple lo, spira::triple hi, int batches,
+                                              spira::triple stride, spira::triple reach) {
+    const spira::word_need need = word_need_of(lo, hi, batches, stride, reach);
     spira::word_layout layout = {};
     CHECK_OK(spira::word_fit(&need, &layout));
     layout = sizeof(W) == 8 ? spira::word_widen(layout) : layout;

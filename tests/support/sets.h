@@ -24,17 +24,6 @@ void set_pad(std::vector<W> *words, int32_t capacity) {
     }
 }
 
-inline spira::word_need word_need_of(spira::triple lo, spira::triple hi, int batches,
-                                     spira::triple stride, spira::triple reach) {
-    spira::word_need need = {};
-    need.lo = lo;
-    need.hi = hi;
-    need.batches = batches;
-    need.stride = stride;
-    need.reach = reach;
-    return need;
-}
-
 // A pointer that is aligned to nothing.
 template <typename T>
 T *misaligned(T *p) {
