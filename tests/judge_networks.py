@@ -4,6 +4,7 @@
 # and names are those of its checkpoints. Modules and their random parameters are made when they are
 # first reached. Run.levels collects what each layer of spira's table computes.
 import math
+from functools import partial
 
 import torch
 
@@ -73,16 +74,14 @@ class Run:
         self.levels[name] = Level(y.indices, y.features, y.spatial_shape)
 
     def submanifold(self, x, name, cout, size=3, **more):
-        def make(cin, cout, **options):
-            return spconv.SubMConv3d(cin, cout, size, padding=size // 2,
-                                     indice_key=f"set{self.keys}.{size}", **options)
+        make = partial(spconv.SubMConv3d, kernel_size=size, padding=size // 2,
+                       indice_key=f"set{self.keys}.{size}")
         return self.layer(x, name, make, cout, {1: 1, 3: 5, 5: 12}[size], **more)
 
     def down(self, x, name, cout, size, stride, padding, key=None, **more):
         self.keys += 1
-        def make(cin, cout, **options):
-            return spconv.SparseConv3d(cin, cout, size, stride, padding=padding, indice_key=key,
-                                       **options)
+        make = partial(spconv.SparseConv3d, kernel_size=size, stride=stride, padding=padding,
+                       indice_key=key)
         return self.layer(x, name, make, cout, 3, **more)
 
     def block(self, x, name, channels, bias=True, level=None):
@@ -161,12 +160,9 @@ def voxelnext(run, x):
     indices, features = merged(indices[:, [0, 2, 3]], features)
     x = spconv.SparseConvTensor(features, indices.int(), shape[1:], x.batch_size)
     run.note("flatten", x)
-    def strided(cin, cout, **options):
-        return spconv.SparseConv2d(cin, cout, 3, 1, padding=1, **options)
-    def kept_set(cin, cout, **options):
-        return spconv.SubMConv2d(cin, cout, 3, padding=1, **options)
-    x = run.layer(x, "conv_out.0", strided, 128, 3)
-    run.layer(x, "shared_conv.0", kept_set, 128, 4, eps=1e-5, bias=True)
+    flat = {"kernel_size": 3, "padding": 1}
+    x = run.layer(x, "conv_out.0", partial(spconv.SparseConv2d, **flat), 128, 3)
+    run.layer(x, "shared_conv.0", partial(spconv.SubMConv2d, **flat), 128, 4, eps=1e-5, bias=True)
 
 
 def spunet(run, x):
@@ -178,8 +174,7 @@ def spunet(run, x):
         for i in range(blocks):
             x = run.block(x, f"enc.{stage}.block{i}", channels, bias=False)
     for stage, channels in ((3, 256), (2, 128), (1, 96), (0, 96)):
-        def make(cin, cout, **options):
-            return spconv.SparseInverseConv3d(cin, cout, 2, indice_key=f"down{stage}", **options)
+        make = partial(spconv.SparseInverseConv3d, kernel_size=2, indice_key=f"down{stage}")
         skip, run.keys = skips[stage]
         x = run.layer(x, f"up.{stage}.0", make, channels, 1)
         x = x.replace_feature(torch.cat([x.features, skip.features], 1))

@@ -280,32 +280,33 @@ TEST(workspace_counts_past_32_bits) {
     CHECK_EQUAL(w.used, ((size_t)1 << 34) + workspace_alignment);
 }
 
-TEST(workspace_refuses_what_is_not_enough) {
-    char *memory = guarded_new<char>(1024);
-    CHECK_OK(workspace_check(memory, 1024, 1024));
-    CHECK_OK(workspace_check(memory, 1025, 1024));
-    status s = workspace_check(memory, 1023, 1024); // one byte short
-    CHECK_STATUS(s, status_workspace);
-    CHECK_EQUAL(s.detail, 1024);
-    CHECK_EQUAL(s.subject, "scratch");
-    CHECK_EQUAL(workspace_check(memory, 1023, 1024, "packed").subject, "packed");
-    CHECK_STATUS(workspace_check(memory, 0, 1), status_workspace);
-}
-
-TEST(workspace_refuses_null_unless_nothing_is_needed) {
-    CHECK_STATUS(workspace_check(nullptr, 1024, 1024), status_null_pointer);
-    CHECK_STATUS(workspace_check(nullptr, 0, 1), status_null_pointer);
-    CHECK_OK(workspace_check(nullptr, 0, 0));
-}
-
-TEST(workspace_refuses_a_misaligned_base) {
+TEST(workspace_refuses_what_is_no_room) {
     char *memory = guarded_new<char>(2048);
+    const struct {
+        char *base;
+        size_t bytes, needed;
+        status_code code;
+        int64_t detail;
+    } cases[] = {{memory, 1024, 1024, status_ok, 0},
+                 {memory, 1025, 1024, status_ok, 0},
+                 {memory + 256, 1024, 1024, status_ok, 0},
+                 {nullptr, 0, 0, status_ok, 0}, // nothing is needed
+                 {memory, 1023, 1024, status_workspace, 1024},
+                 {memory, 0, 1, status_workspace, 1},
+                 {nullptr, 1024, 1024, status_null_pointer, 0},
+                 {nullptr, 0, 1, status_null_pointer, 0}};
+    for (const auto &c : cases) {
+        const status s = workspace_check(c.base, c.bytes, c.needed);
+        CHECK_STATUS(s, c.code);
+        CHECK_EQUAL(s.detail, c.detail);
+        CHECK(!status_failed(s) || !strcmp(s.subject, "scratch"));
+    }
+    CHECK_EQUAL(workspace_check(memory, 1023, 1024, "packed").subject, "packed");
     for (int shift : {1, 2, 4, 16, 64, 128, 255}) {
         status s = workspace_check(memory + shift, 2048 - (size_t)shift, 256);
         CHECK_STATUS(s, status_alignment);
         CHECK_EQUAL(s.detail, workspace_alignment);
     }
-    CHECK_OK(workspace_check(memory + 256, 1024, 1024));
 }
 
 // ---- integers -----------------------------------------------------------------------------------
