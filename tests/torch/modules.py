@@ -376,7 +376,11 @@ def test_no_voxels():
         y.sum().backward()
         assert all(torch.equal(p.grad, torch.zeros_like(p)) for p in net.parameters())
     x = spconv.SparseConvTensor(features, scene.indices[:0].to(DEVICE), [41, 40, 40], 2)
-    assert spconv.SubMConv3d(4, 4, 3).to(DEVICE)(x).dense().shape == (2, 4, 41, 40, 40)
+    conv = spconv.SubMConv3d(4, 4, 3).to(DEVICE)
+    dense = conv(x).dense()
+    assert dense.shape == (2, 4, 41, 40, 40)
+    dense.sum().backward()
+    assert features.grad.shape == (0, 4) and not conv.weight.grad.any()
 
 
 def test_one_voxel():

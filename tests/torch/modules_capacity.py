@@ -84,15 +84,10 @@ def compare_steps(make, scene, bound=2e-5, capacities=None, labels=None):
 def test_training_step():
     scene = Scene((40, 30, 20), rows=500)
     labels = torch.randint(0, 5, (len(scene.indices),), device=DEVICE)
-    compare_steps(cases.small_spunet, scene, labels=labels)
-
-
-def test_training_step_with_capacities():
-    scene = Scene((40, 30, 20), rows=500)
-    labels = torch.randint(0, 5, (len(scene.indices),), device=DEVICE)
     sizes = spconv.capacities(cases.small_spunet(spconv).to(DEVICE), scene.tensor(spconv)[0], 1.1)
     assert len(sizes) == 2
-    compare_steps(cases.small_spunet, scene, capacities=sizes, labels=labels)
+    for capacities in (None, sizes):
+        compare_steps(cases.small_spunet, scene, capacities=capacities, labels=labels)
 
 
 def test_inference():

@@ -319,20 +319,6 @@ def test_capacity_mode():
         assert torch.allclose(a, b, rtol=1e-5, atol=1e-4 * b.abs().max().item())
 
 
-def test_empty_sets():
-    none = torch.zeros((0, 4), dtype=torch.int32, device=DEVICE)
-    voxels = spira.voxel_set(none, (9, 8, 7), 1)
-    coarse = spira.expand(voxels, 3, 2, 1)
-    assert voxels.capacity == 0 and coarse.capacity == 0
-    x = torch.zeros((0, 4), device=DEVICE, requires_grad=True)
-    w = random_like((6, 3, 3, 3, 4), 2).to(DEVICE).requires_grad_()
-    y = spira.conv(x, w, None, spira.kernel_map(voxels, coarse, 3))
-    z = spira.conv(x, w, None, spira.kernel_map(voxels, voxels, 3))
-    assert y.shape == z.shape == (0, 6)
-    (y.sum() + z.sum() + spira.dense(z, voxels).sum()).backward()
-    assert x.grad.shape == (0, 4) and not w.grad.any()
-
-
 # ---- pooling, dense maps ------------------------------------------------------------------------
 
 def test_pools():
@@ -583,33 +569,6 @@ def test_tf32():
         spira.layers.allow_tf32 = False
     error = (rounded - exact).abs().max() / exact.abs().max()
     assert 0 < error < 5e-3, error
-
-
-def test_cuda_graph():
-    if DEVICE != "cuda":
-        raise Skip("there is no GPU")
-    indices, count = padded_indices()
-    tensors = leaves(len(indices), torch.float16)
-    expected = grads(lambda *t: network(indices, count, *t), tensors)
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        grads(lambda *t: network(indices, count, *t), tensors)
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        results = grads(lambda *t: network(indices, count, *t), tensors)
-    graph.replay()
-    for a, b in zip(results, expected):
-        assert torch.equal(a, b)
-    fewer = 60
-    count.fill_(fewer)  # another frame in the same graph
-    tensors[0].data.mul_(0.5)
-    graph.replay()
-    replayed = [t.clone() for t in results]
-    for a, b in zip(replayed, grads(lambda *t: network(indices, count, *t), tensors)):
-        assert torch.equal(a, b)
-    assert not replayed[0][fewer:].any()
 
 
 if __name__ == "__main__":
