@@ -40,7 +40,7 @@ SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
     for (int s = 1; s < p->sets; ++s) {
         const net_derivation by = p->set[s].by;
         net_set_args<W> a;
-        size_t bytes;
+        size_t bytes = 0;
         net_set_args_fill(p, s, &none, &a);
         SPIRA_TRY(by == net_set_expanded ? expand_host_workspace(&a.expand, &bytes)
                   : by == net_set_joined ? join_host_workspace(&a.join, &bytes)

@@ -679,7 +679,9 @@ DEVICE_TEST(gpu_net_load_refuses) {
 // a shortcut that is fused into another layer.
 DEVICE_TEST(gpu_net_load_names_weights_beyond) {
     network n;
-    network_named("zoo", &n);
+    networks::network_begin(&n, 4);
+    const int stem = networks::network_conv(&n, "stem", net_input, 32, 3, 1);
+    networks::network_block(&n, "block", stem, net_none, 32, 64, 3); // has a shortcut
     const net_limits limits = limits_make(&n, numeric_f16, 300, false);
     const device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
     const net_plan *p = d.plan.get();

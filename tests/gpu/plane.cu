@@ -29,10 +29,10 @@ const unsigned plane_kinds = map_kind_os | map_kind_half | map_kind_compact;
 
 // Elements [0, used) equal, and nothing written behind them.
 void check_same(const int32_t *device, const std::vector<int32_t> &wanted, int64_t used) {
-    std::vector<int32_t> got(wanted.size());
-    device_copy_out(got.data(), device, (int64_t)got.size());
-    CHECK(std::equal(got.begin(), got.begin() + used, wanted.begin()));
-    CHECK(device_untouched(device, used, (int64_t)got.size()));
+    std::vector<int32_t> got((size_t)used); // what lies behind it was never written
+    device_copy_out(got.data(), device, used);
+    CHECK(std::equal(got.begin(), got.end(), wanted.begin()));
+    CHECK(device_untouched(device, used, (int64_t)wanted.size()));
 }
 
 template <typename W>
