@@ -136,9 +136,7 @@ template <typename T>
 void test_print(char *text, size_t size, const T &value) {
     if constexpr (std::is_same_v<T, bool>) {
         snprintf(text, size, "%s", value ? "true" : "false");
-    } else if constexpr (std::is_enum_v<T>) {
-        snprintf(text, size, "%lld", (long long)value);
-    } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+    } else if constexpr (std::is_enum_v<T> || (std::is_integral_v<T> && std::is_signed_v<T>)) {
         snprintf(text, size, "%lld", (long long)value);
     } else if constexpr (std::is_integral_v<T>) {
         snprintf(text, size, "%llu (0x%llx)", (unsigned long long)value, (unsigned long long)value);
