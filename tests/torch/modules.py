@@ -163,16 +163,11 @@ def test_planted_errors_are_caught():
 
 # ---- networks -----------------------------------------------------------------------------------
 
-def test_spunet():
+def test_networks():
+    second = partial(cases.second, widths=(8, 8, 12, 16, 16, 20))
     for training in (True, False):
         compare_networks(cases.small_spunet, Scene((40, 30, 20), rows=500), training=training)
-
-
-def test_voxel_backbone():
-    scene = Scene((41, 32, 24), rows=300)
-    make = partial(cases.second, widths=(8, 8, 12, 16, 16, 20))
-    for training in (True, False):
-        compare_networks(make, scene, training=training)
+        compare_networks(second, Scene((41, 32, 24), rows=300), training=training)
 
 
 def test_names_are_those_of_the_converter():

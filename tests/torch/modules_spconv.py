@@ -107,19 +107,12 @@ def test_pooling():
         compare(one("SparseMaxPool3d", size, stride, padding), scene)
 
 
-def test_spunet():
+def test_networks():
+    from spunet import SpUNet
     for training in (False, True):
         compare(cases.small_spunet, Scene((40, 30, 20), rows=900), training)
-
-
-def test_full_spunet():
-    from spunet import SpUNet
-    compare(lambda lib: SpUNet(4, 20, library=lib), Scene((60, 40, 20), rows=600), False)
-
-
-def test_voxel_backbone():
-    for training in (False, True):
         compare(partial(cases.second, cin=4), Scene((41, 40, 32), rows=900), training)
+    compare(lambda lib: SpUNet(4, 20, library=lib), Scene((60, 40, 20), rows=600), False)
 
 
 def test_dense():
