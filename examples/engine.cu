@@ -88,7 +88,7 @@ static void paths_add(const char *path, std::vector<std::string> *paths) {
     }
     size_t first = paths->size();
     while (const dirent *entry = readdir(folder)) {
-        if (scan::scan_is_known(entry->d_name)) {
+        if (scan::scan_is_known(entry->d_name) && !scan::scan_is_text(entry->d_name)) {
             paths->push_back(std::string(path) + "/" + entry->d_name);
         }
     }

@@ -135,6 +135,12 @@ SPIRA_API const scan_format *scan_format_find(const char *path) {
     return nullptr;
 }
 
+// Whether a file is of rows of text, which notes are, too: not taken from folders.
+SPIRA_API bool scan_is_text(const char *path) {
+    const scan_format *format = scan_raw_find(path) ? nullptr : scan_format_find(path);
+    return format && format->read == text_read;
+}
+
 // Whether scan_read knows the suffix.
 SPIRA_API bool scan_is_known(const char *path) {
     return scan_raw_find(path) || scan_format_find(path);

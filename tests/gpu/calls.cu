@@ -369,10 +369,12 @@ TEST(engine_refuses_files) {
     CHECK(says(said, "no scan in the folders"));
     for (const char *path : {"build/tmp/missing.bin", "build/tmp/short.bin", "build/tmp/missing",
                              "build/tmp/scans/notes.txt"}) {
-        CHECK_EQUAL(program({"build/tmp/scans", path}, &said), 1);
+        CHECK_EQUAL(program({"build/tmp/scans", "--columns", "4", path}, &said), 1);
         CHECK(says(said, path));
     }
-    CHECK_EQUAL(program({"build/tmp/scans", "--voxel", "1e-9"}, &said), 1);
+    CHECK_EQUAL(program({"build/tmp/scans"}, &said), 1);
+    CHECK(says(said, "a.bin") && says(said, "--columns"));
+    CHECK_EQUAL(program({"build/tmp/scans", "--columns", "4", "--voxel", "1e-9"}, &said), 1);
     CHECK(says(said, "coordinate word"));
     CHECK_EQUAL(program({"build/tmp/scans", "--range", "0,0,0,1,1,1"}, &said), 2);
     CHECK(says(said, "--range: MinkUNet42 has none"));
@@ -510,8 +512,8 @@ DEVICE_TEST(engine_program_ends_as_it_says) {
     folder_make();
     const char *folder = "build/tmp/scans";
     auto run = [&](std::vector<const char *> more) {
-        more.insert(more.end(),
-                    {folder, "--net", "SparseResNet21", "--voxel", "0.5", "--rounds", "3"});
+        more.insert(more.end(), {folder, "--columns", "4", "--net", "SparseResNet21", "--voxel",
+                                 "0.5", "--rounds", "3"});
         return program(more, &said);
     };
     CHECK_EQUAL(run({}), 0);
