@@ -18,4 +18,9 @@ here=$(dirname "$0")
 if [ "${1-}" != --self-test ]; then
     set -- "${1-$here/layers.txt}" "${2-$here/../spira}"
 fi
+if ! command -v python3 >/dev/null; then
+    echo "skipped the rules of includes: no python3"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
 exec python3 -B "$here/run_layers.py" "$@"
