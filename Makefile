@@ -344,6 +344,10 @@ UNITS        := $(patsubst tests/build/units/%.cu,%,$(wildcard tests/build/units
 
 HOST_CHECKS  := $(HOST_HEADERS:%=$(CHECK)/g++/%.ok) $(CHECK)/layers.ok $(CHECK)/windows.ok
 CLANG_CHECKS := $(CHECK)/clang.ok
+# clang as the compiler of kernels: one that knows sm_90a, with the toolkit of nvcc.
+CLANG_CUDA   := $(if $(and $(CLANG),$(NVCC)),$(shell $(CLANG) -x cuda --cuda-gpu-arch=sm_90a \
+                  --cuda-path=$(dir $(NVCC)).. -fsyntax-only /dev/null 2>/dev/null && echo yes))
+CUDA_CHECKS  := $(CHECK)/clang_cuda.ok
 ARM_CHECKS   := $(CHECK)/aarch64.ok
 NVCC_CHECKS  := $(ARCHS:%=$(CHECK)/arch/%.ok) $(CHECK)/spills.ok $(CHECK)/link.ok \
                 $(CHECK)/linkage.ok $(CHECK)/readme.ok $(CHECK)/readme_headers.ok \
@@ -353,10 +357,12 @@ NVCC_CHECKS  := $(ARCHS:%=$(CHECK)/arch/%.ok) $(CHECK)/spills.ok $(CHECK)/link.o
 FORMAT_CHECK := $(CHECK)/format.ok
 
 CHECKS  := $(if $(NVCC),$(NVCC_CHECKS)) $(HOST_CHECKS) $(if $(CLANG),$(CLANG_CHECKS)) \
-           $(if $(ARM),$(ARM_CHECKS)) $(if $(CLANG_FORMAT),$(FORMAT_CHECK))
-SKIPPED := $(filter-out $(CHECKS),$(NVCC_CHECKS) $(CLANG_CHECKS) $(ARM_CHECKS) $(FORMAT_CHECK))
+           $(if $(ARM),$(ARM_CHECKS)) $(if $(CLANG_FORMAT),$(FORMAT_CHECK)) \
+           $(if $(CLANG_CUDA),$(CUDA_CHECKS))
+SKIPPED := $(filter-out $(CHECKS),$(NVCC_CHECKS) $(CLANG_CHECKS) $(CUDA_CHECKS) $(ARM_CHECKS) \
+             $(FORMAT_CHECK))
 LACKING := $(if $(NVCC),,nvcc) $(if $(CLANG),,clang++) $(if $(ARM),,aarch64-linux-gnu-g++) \
-           $(if $(CLANG_FORMAT),,clang-format)
+           $(if $(CLANG_FORMAT),,clang-format) $(if $(CLANG_CUDA),,clang++ for sm_90a)
 
 # A check that fails prints its log and leaves no .ok file. The others go on, and `check` counts.
 attempt = @mkdir -p $(@D); rm -f $@; \
@@ -376,6 +382,11 @@ alone = echo '\#include "$(abspath $<)"' >$(@:.ok=.$1)
 $(CHECK)/g++/%.ok: %
 	$(call attempt,$* alone under $(CXX),$(call alone,cpp) && \
 	      $(CXX) $(HOSTFLAGS) $(DEPENDS) -c $(@:.ok=.cpp) -o $(@:.ok=.o))
+
+# The kernels of maps, layouts and convolutions under clang. The program runs on a GPU alone.
+$(CHECK)/clang_cuda.ok: tests/build/compiler.cu spira.cuh $(HEADERS)
+	$(call attempt,kernels under clang++,$(CLANG) -std=c++17 -x cuda --cuda-gpu-arch=sm_90a \
+	      --cuda-path=$(dir $(NVCC)).. -Wno-unknown-cuda-version -O2 -I. -c $< -o $(@:.ok=.o))
 
 # The host half of the umbrella under another compiler, in two standards.
 $(CHECK)/clang.ok: spira.cuh
