@@ -30,9 +30,9 @@ static int usage(FILE *to) {
         "      SpUNet-small\n"
         "--voxel: edges in metres (0.05); three, and --range in metres, for detectors, from\n"
         "         VoxelBackBone8x to VoxelNeXt-Large (those of nuScenes)\n"
-        "--onnx: a network of libspconv's dialect, with its weights, in place of --net and "
-        "--weights;\n"
-        "        --list prints its layers\n"
+        "--onnx: a network of libspconv's or Autoware's dialect, with its weights, in place of "
+        "--net and\n"
+        "        --weights; --list prints its layers\n"
         "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n");
     return to == stdout ? 0 : 2;
 }

@@ -42,6 +42,10 @@ static inline int onnx_network(const options *o, onnx::model *m, networks::netwo
     if (!m->cut.empty()) {
         printf("the network ends in front of %s\n", m->cut.c_str());
     }
+    if (m->net.input_channels > 5) { // Autoware's files may make sines and cosines of them
+        printf("the network reads %d values a voxel: what the scan does not have is 0\n",
+               m->net.input_channels);
+    }
     *net = m->net;
     networks::network_nuscenes(net);
     const int code = range_choose(o, net);

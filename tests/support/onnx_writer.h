@@ -1,0 +1,240 @@
+// tests/support/onnx_writer.h: .onnx files, written byte by byte, and what the tests of the readers
+// have in common.
+#ifndef SPIRA_TESTS_ONNX_WRITER_H
+#define SPIRA_TESTS_ONNX_WRITER_H
+
+#include "test.h"
+
+#include "../../examples/onnx_model.h"
+
+#include <string>
+#include <sys/stat.h>
+#include <vector>
+
+namespace onnx_writer {
+
+typedef std::string bytes;
+
+[[maybe_unused]] static bytes number(uint64_t value) {
+    bytes text;
+    for (; value >= 128; value >>= 7) {
+        text += (char)((value & 127) | 128);
+    }
+    return text + (char)value;
+}
+
+[[maybe_unused]] static bytes field_number(int field, int64_t value) {
+    return number((uint64_t)field << 3) + number((uint64_t)value);
+}
+
+[[maybe_unused]] static bytes field_bytes(int field, const bytes &data) {
+    return number((uint64_t)field << 3 | 2) + number(data.size()) + data;
+}
+
+template <typename T>
+[[maybe_unused]] static bytes stored(T value) {
+    return bytes((const char *)&value, sizeof value);
+}
+
+[[maybe_unused]] static bytes field_float(int field, float value) {
+    return number((uint64_t)field << 3 | 5) + stored(value);
+}
+
+[[maybe_unused]] static bytes attribute(const char *name, const bytes &content, int type) {
+    return field_bytes(5, field_bytes(1, name) + content + field_number(20, type));
+}
+
+[[maybe_unused]] static bytes attribute_int(const char *name, int64_t value) {
+    return attribute(name, field_number(3, value), 2);
+}
+
+[[maybe_unused]] static bytes attribute_text(const char *name, const bytes &value) {
+    return attribute(name, field_bytes(4, value), 3);
+}
+
+// packed: the numbers stand in one field, as newer writers have them
+[[maybe_unused]] static bytes attribute_ints(const char *name, const std::vector<int64_t> &values,
+                                             bool packed) {
+    bytes all, one;
+    for (int64_t v : values) {
+        all += field_number(8, v);
+        one += number((uint64_t)v);
+    }
+    return attribute(name, packed ? field_bytes(8, one) : all, 7);
+}
+
+[[maybe_unused]] static bytes node_many(const char *op, const std::vector<bytes> &inputs,
+                                        const std::vector<bytes> &outputs,
+                                        const bytes &attributes) {
+    bytes text;
+    for (const bytes &i : inputs) {
+        text += field_bytes(1, i);
+    }
+    for (const bytes &o : outputs) {
+        text += field_bytes(2, o);
+    }
+    return field_bytes(1, text + field_bytes(4, op) + attributes);
+}
+
+[[maybe_unused]] static bytes node(const char *op, const std::vector<bytes> &inputs,
+                                   const bytes &output, const bytes &attributes = "") {
+    return node_many(op, inputs, {output}, attributes);
+}
+
+// The bits of a float that a half holds exactly.
+[[maybe_unused]] static uint16_t half_of(float f) {
+    for (uint32_t bits = 0; bits < 65536; ++bits) {
+        if ((float)scan::value_of_half((uint16_t)bits) == f) {
+            return (uint16_t)bits;
+        }
+    }
+    return 0x7e00;
+}
+
+[[maybe_unused]] static bytes tensor(const bytes &name, const std::vector<int64_t> &dims, int type,
+                                     const bytes &content) {
+    bytes text;
+    for (int64_t d : dims) {
+        text += field_number(1, d);
+    }
+    return text + field_number(2, type) + field_bytes(8, name) + content;
+}
+
+[[maybe_unused]] static bytes halves(const std::vector<float> &values) {
+    static uint16_t table[129]; // multiples of 1/64 from -1 to 1
+    bytes text;
+    for (float v : values) {
+        uint16_t &bits = table[(int)(v * 64) + 64];
+        bits = bits ? bits : half_of(v);
+        text += stored(bits);
+    }
+    return field_bytes(9, text);
+}
+
+[[maybe_unused]] static bytes model_of(const bytes &graph) {
+    return field_number(1, 8) + field_bytes(2, "pytorch") + field_bytes(7, graph);
+}
+
+[[maybe_unused]] static std::vector<int64_t> in_file(spira::triple t, const int axes[3]) {
+    const int value[3] = {t.x, t.y, t.z};
+    return {value[axes[0]], value[axes[1]], value[axes[2]]};
+}
+
+[[maybe_unused]] static std::vector<float> random_values(size_t count, uint32_t *state) {
+    std::vector<float> values(count);
+    for (float &v : values) {
+        *state = *state * 1664525u + 1013904223u;
+        v = (float)((int)(*state >> 8) % 129 - 64) / 64.0f;
+    }
+    return values;
+}
+
+// A weight [x, y, z, cin, cout] as the file has it: [cout, k0, k1, k2, cin].
+[[maybe_unused]] static std::vector<float> weight_in_file(const std::vector<float> &w,
+                                                          spira::triple size, int64_t cin,
+                                                          int64_t cout, const int axes[3]) {
+    const std::vector<int64_t> k = in_file(size, axes);
+    std::vector<float> file(w.size());
+    for (int x = 0; x < size.x; ++x) {
+        for (int y = 0; y < size.y; ++y) {
+            for (int z = 0; z < size.z; ++z) {
+                const std::vector<int64_t> at = in_file(spira::triple_make(x, y, z), axes);
+                const int64_t tap = (x * size.y + y) * size.z + z;
+                for (int64_t i = 0; i < cin * cout; ++i) {
+                    const int64_t c = i / cout, o = i % cout;
+                    const int64_t to =
+                        (((o * k[0] + at[0]) * k[1] + at[1]) * k[2] + at[2]) * cin + c;
+                    file[(size_t)to] = w[(size_t)(tap * cin * cout + i)];
+                }
+            }
+        }
+    }
+    return file;
+}
+
+static const char *const temporary = "build/tmp/model.onnx";
+
+[[maybe_unused]] static void write_file(const bytes &content) {
+    mkdir("build", 0777);
+    mkdir("build/tmp", 0777);
+    FILE *file = fopen(temporary, "wb");
+    REQUIRE(file && fwrite(content.data(), 1, content.size(), file) == content.size());
+    fclose(file);
+}
+
+[[maybe_unused]] static bool same_layer(const spira::net_layer &a, const spira::net_layer &b) {
+    return a.op == b.op && a.source.plus_two == b.source.plus_two &&
+           a.residual.plus_two == b.residual.plus_two && a.channels == b.channels &&
+           spira::triple_equal(a.size, b.size) && spira::triple_equal(a.stride, b.stride) &&
+           spira::triple_equal(a.dilation, b.dilation) &&
+           spira::triple_equal(a.padding, b.padding) && a.rule == b.rule &&
+           a.transposed == b.transposed && a.act == b.act;
+}
+
+// Reads a graph in memory. Returns the text of the status; "" for success.
+[[maybe_unused]] static bytes onnx_make(const bytes &graph, onnx::model *m) {
+    const bytes file = model_of(graph);
+    const unsigned char *at = (const unsigned char *)file.data();
+    onnx::graph g;
+    scan::scan_reason why;
+    spira::status s = onnx::graph_parse("made up", {at, at + file.size()}, &g, &why);
+    s = spira::status_failed(s) ? s : onnx::model_make("made up", g, m, &why);
+    return spira::status_failed(s) ? why.text : "";
+}
+
+// The same through a file, build/tmp/model.onnx.
+[[maybe_unused]] static bytes onnx_read(const bytes &file, onnx::model *m) {
+    write_file(file);
+    scan::scan_reason why;
+    return spira::status_failed(onnx::model_read(temporary, m, &why)) ? why.text : "";
+}
+
+[[maybe_unused]] static spira::status onnx_plan(const onnx::model *m, spira::net_plan *plan) {
+    spira::net_limits limits = {};
+    limits.voxels = 1000;
+    limits.grid = m->net.grid;
+    limits.batch = 1;
+    limits.channels = m->net.input_channels;
+    limits.type = spira::numeric_f32;
+    return spira::net_plan_sets(m->net.layers, m->net.count, &limits, false, plan);
+}
+
+// Damages files in many ways: each is read or refused, and what is read fits its plan. Run it
+// under the address sanitizer.
+[[maybe_unused]] static void onnx_damage(const std::vector<bytes> &wholes) {
+    onnx::model *m = new onnx::model;
+    spira::net_plan *plan = new spira::net_plan;
+    std::vector<float> params;
+    uint32_t random = 1;
+    int read = 0, planned = 0;
+    const int times = test_quick() ? 5000 : 100000;
+    for (int i = 0; i < times; ++i) {
+        bytes file = wholes[(size_t)i / 8 % wholes.size()];
+        for (int changes = i % 4; changes >= 0; --changes) {
+            random = random * 1664525u + 1013904223u;
+            file[(random >> 8) % file.size()] = (char)(random >> 3);
+        }
+        file.resize(i % 8 == 7 ? (size_t)i % file.size() : file.size());
+        const unsigned char *at = (const unsigned char *)file.data();
+        onnx::graph g;
+        scan::scan_reason why;
+        if (spira::status_failed(onnx::graph_parse("damaged", {at, at + file.size()}, &g, &why)) ||
+            spira::status_failed(onnx::model_make("damaged", g, m, &why))) {
+            continue;
+        }
+        ++read;
+        if (!spira::status_failed(onnx_plan(m, plan))) {
+            ++planned;
+            params.assign((size_t)plan->params, 0);
+            params.shrink_to_fit(); // nothing may be written behind it
+            onnx::model_params(m, plan, params.data());
+        }
+    }
+    CHECK(planned > 0 && read < times);
+    delete plan;
+    delete m;
+}
+
+} // namespace onnx_writer
+
+#endif
