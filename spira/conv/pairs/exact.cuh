@@ -11,7 +11,8 @@
 
 namespace spira {
 
-enum { exact_warps = 4, exact_channels = 32, exact_group = 8 };
+// exact_blocks: of a multiprocessor; eight would spill
+enum { exact_warps = 4, exact_blocks = 6, exact_channels = 32, exact_group = 8 };
 static_assert((int)exact_channels == (int)conv_exact_out, "a warp reads a block of the weights");
 
 // A source, and the lane's weights for it.
@@ -52,7 +53,7 @@ SPIRA_DEVICE void pairs_exact_add(pairs_exact_source<E> source, bool tf32, int32
 }
 
 template <typename E>
-SPIRA_KERNEL void __launch_bounds__(32 * exact_warps)
+SPIRA_KERNEL void __launch_bounds__(32 * exact_warps, exact_blocks)
     pairs_exact_kernel(const __grid_constant__ pairs_params p) {
     __shared__ __align__(16) float stages[exact_warps][exact_channels][exact_group];
     const int warp = threadIdx.x / 32, channel = blockIdx.y * exact_channels + threadIdx.x % 32;

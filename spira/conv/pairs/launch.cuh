@@ -75,7 +75,7 @@ SPIRA_KERNEL void __launch_bounds__(pairs_threads)
 
 // ---- how the work is cut ------------------------------------------------------------------------
 
-enum { pairs_exact_registers = 64 };
+enum { pairs_exact_registers = 80 }; // with which exact_blocks fit
 
 // Registers of a thread of pairs_kernel, rounded up to what the compiler has been seen to take. The
 // number of thread blocks follows from it; a test compares it with the code.
