@@ -299,7 +299,7 @@ void folder_make() {
     CHECK_OK(scan::scan_write_floats("build/tmp/scans/b.xyz32", small.rows.data(), 70, 3));
     CHECK_OK(scan::scan_write_voxels("build/tmp/scans/c.vox32", voxels.data(), 600));
     CHECK_OK(scan::scan_write_bytes("build/tmp/scans/empty.bin", nullptr, 0));
-    CHECK_OK(scan::scan_write_bytes("build/tmp/scans/notes.txt", "no scan", 7));
+    CHECK_OK(scan::scan_write_bytes("build/tmp/scans/notes.txt", "no scan\nbut words", 17));
     CHECK_OK(scan::scan_write_bytes("build/tmp/short.bin", "cut", 3));
 }
 

@@ -672,8 +672,8 @@ TEST(pairs_resident_thread_blocks) {
     CHECK_EQUAL(pairs_resident(&hopper, 256, 128), 2u * 132);
     CHECK_EQUAL(pairs_resident(&hopper, 256, 160), 132u);
     CHECK_EQUAL(pairs_resident(&hopper, 192, 160), 2u * 132);
-    CHECK_EQUAL(pairs_resident(&hopper, 128, pairs_exact_registers), 8u * 132);
-    CHECK_EQUAL(pairs_resident(&turing, 128, pairs_exact_registers), 8u * 40);
+    CHECK_EQUAL(pairs_resident(&hopper, 128, pairs_exact_registers), 6u * 132);
+    CHECK_EQUAL(pairs_resident(&turing, 128, pairs_exact_registers), 6u * 40);
 }
 
 // ---- the test, tested ---------------------------------------------------------------------------
