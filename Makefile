@@ -344,8 +344,9 @@ UNITS        := $(patsubst tests/build/units/%.cu,%,$(wildcard tests/build/units
 
 HOST_CHECKS  := $(HOST_HEADERS:%=$(CHECK)/g++/%.ok) $(CHECK)/layers.ok $(CHECK)/windows.ok
 CLANG_CHECKS := $(CHECK)/clang.ok
-# clang as the compiler of kernels: one that knows sm_90a, with the toolkit of nvcc.
-CLANG_CUDA   := $(if $(and $(CLANG),$(NVCC)),$(shell $(CLANG) -x cuda --cuda-gpu-arch=sm_90a \
+# clang as the compiler of kernels: one that knows sm_90a, with the toolkit of nvcc. Only `make check`
+# asks it.
+CLANG_CUDA   := $(if $(and $(CLANG),$(NVCC),$(filter check,$(MAKECMDGOALS))),$(shell $(CLANG) -x cuda --cuda-gpu-arch=sm_90a \
                   --cuda-path=$(dir $(NVCC)).. -fsyntax-only /dev/null 2>/dev/null && echo yes))
 CUDA_CHECKS  := $(CHECK)/clang_cuda.ok
 ARM_CHECKS   := $(CHECK)/aarch64.ok

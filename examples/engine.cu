@@ -539,8 +539,9 @@ static bool parse(int argc, char **argv, choices *c) {
                          : !strcmp(name, "--points") ? &c->points
                          : !strcmp(name, "--rounds") ? &c->rounds
                                                      : nullptr;
-        if (value && count && !count_take(value, most, count)) {
-            fprintf(stderr, "%s does not take %s: 1 to %ld\n", name, value, most);
+        const long limit = count == &c->rounds ? 1000000 : most;
+        if (value && count && !count_take(value, limit, count)) {
+            fprintf(stderr, "%s does not take %s: 1 to %ld\n", name, value, limit);
             return false;
         }
         if (!value || (!count && !side::option_take(&c->common, name, value))) {

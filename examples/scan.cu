@@ -64,6 +64,14 @@ static bool parse(int argc, char **argv, side::options *o) {
             return false;
         }
     }
+    if (o->list && !o->onnx) {
+        fprintf(stderr, "--list is for --onnx\n");
+        return false;
+    }
+    if (o->onnx && (o->weights || o->save_weights)) {
+        fprintf(stderr, "--onnx has its own weights: without --weights and --save-weights\n");
+        return false;
+    }
     return true;
 }
 
@@ -245,9 +253,8 @@ int main(int argc, char **argv) {
     int code;
     if (chosen.onnx) {
         code = side::onnx_network(&chosen, model, net);
-        if (chosen.list && !code) {
-            side::onnx_list(model);
-            return 0;
+        if (chosen.list) {
+            return code;
         }
         code = code ? code : side::onnx_params(&chosen, model, net, plan, &params);
         chosen.net = chosen.onnx;

@@ -32,12 +32,17 @@ static inline void onnx_list(const onnx::model *m) {
 }
 
 // Reads the network of a file. Its range is nuScenes', or that of the options; the voxels must make
-// the extent that the file has. *net: points into the model. Returns 0 or the exit code.
+// the extent that the file has. With --list the layers are printed, and that is all. *net: points
+// into the model. Returns 0 or the exit code.
 static inline int onnx_network(const options *o, onnx::model *m, networks::network *net) {
     scan::scan_reason why;
     const spira::status s = onnx::model_read(o->onnx, m, &why);
     if (spira::status_failed(s)) {
         return fail_file(&why, net, s);
+    }
+    if (o->list) {
+        onnx_list(m);
+        return 0;
     }
     if (!m->cut.empty()) {
         printf("the network ends in front of %s\n", m->cut.c_str());

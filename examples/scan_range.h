@@ -75,6 +75,10 @@ static inline spira::status range_cut(const networks::network *net, scan::scan_c
     }
     SPIRA_REQUIRE(!cloud->voxels, spira::status_unsupported,
                   "scan (of voxels; this network has a range in metres)", 0);
+    for (int a = 0; a < 3; ++a) { // its points were moved, and the range is where it was
+        SPIRA_REQUIRE(cloud->origin[a] == 0, spira::status_unsupported,
+                      "scan (more than 8192 m off; this network has a range around the sensor)", 0);
+    }
     spira::voxel_input range;
     SPIRA_TRY(spira::voxel_range(net->lo, net->hi, net->voxel, &range));
     *outside = scan::scan_cut(cloud, &range);

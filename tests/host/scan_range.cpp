@@ -137,6 +137,12 @@ TEST(scan_range_cuts_points) {
     cloud.columns = 3;
     cloud.voxels = cells;
     CHECK_STATUS(side::range_cut(&n, &cloud, &outside), status_unsupported);
+    float point[3] = {0.5f, -0.5f, 0.5f}; // inside, had it not been moved
+    cloud.voxels = nullptr;
+    cloud.points = point;
+    cloud.origin[1] = 5400000;
+    CHECK_STATUS(side::range_cut(&n, &cloud, &outside), status_unsupported);
+    CHECK_EQUAL(cloud.rows, 1);
     n = {};
     CHECK_OK(side::range_cut(&n, &cloud, &outside)); // no range
     CHECK_EQUAL(outside, 0);
