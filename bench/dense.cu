@@ -76,7 +76,7 @@ static void dense_run(bench_session *s, spira::dense_order order, int voxels) {
         dense_random(&s->pool, &w.layout, a.grid.extent, dense_stride, voxels);
     const int64_t values = (int64_t)set.host.capacity * dense_wide;
     const uint16_t *features = dense_features(&s->pool, values);
-    a.words = &w.layout;
+    a.layout = &w.layout;
     a.set = set.host;
     a.stride = {dense_stride, dense_stride, dense_stride};
     a.batch = 1;
@@ -141,7 +141,7 @@ static int32_t join_work_make(bench_pool *pool, const bench_sets<dense_word> *se
                               bool on_device, join_work *w) {
     *w = {};
     w->layout = dense_layout();
-    w->args.words = &w->layout;
+    w->args.layout = &w->layout;
     w->args.sets = w->sums.sets = join_levels;
     w->args.axis = axis;
     int32_t total = 0;

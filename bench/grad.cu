@@ -100,7 +100,7 @@ static void grad_map(bench_session *s, const bench_scene<uint64_t> *scene,
                      const spira::kernel_shape *kernel, grad_work *w) {
     spira::conv_map_request<uint64_t> layer = {};
     spira::grad_order order;
-    layer.words = &scene->layout;
+    layer.layout = &scene->layout;
     layer.kernel = *kernel;
     layer.source = layer.outputs = scene->fine.device;
     layer.trouble = scene->trouble;

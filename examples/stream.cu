@@ -13,11 +13,11 @@ constexpr numeric FORMAT = numeric_f16;
 
 // A 3x3x3 submanifold convolution with ReLU on a coordinate set.
 // memory: `*bytes` of device memory, aligned to 256; null asks how many.
-static status layer(const device_info *gpu, const word_layout *words, voxel_set<uint32_t> set,
+static status layer(const device_info *gpu, const word_layout *layout, voxel_set<uint32_t> set,
                     const void *in, const void *weights, void *out, device_status *trouble,
                     void *memory, size_t *bytes, cudaStream_t stream) {
     conv_map_request<uint32_t> request = {};
-    request.words = words;
+    request.layout = layout;
     request.kernel = kernel_cube(3, 1); // size 3, voxels of stride 1
     request.source = request.outputs = set;
     request.trouble = trouble;
@@ -69,8 +69,8 @@ static status run(float *host) {
     need.batches = 1;
     need.stride = triple_make(1, 1, 1); // the largest stride
     need.reach = triple_make(1, 1, 1);  // of the largest kernel
-    word_layout words;
-    SPIRA_TRY(word_fit(&need, &words));
+    word_layout layout;
+    SPIRA_TRY(word_fit(&need, &layout));
     const kernel_shape kernel = kernel_cube(3, 1);
     const conv_shape shape = conv_shape_of(&kernel, CIN, COUT, FORMAT);
     size_t weight_bytes, voxel_bytes, map_bytes;
@@ -97,7 +97,7 @@ static status run(float *host) {
     voxel_rows rows = {rows_memory, rows_memory + CAPACITY, rows_memory + 2 * CAPACITY};
     SPIRA_TRY(voxelize_workspace<uint32_t>(&input, CAPACITY, &voxel_bytes));
     void *voxel_memory = allocate(voxel_bytes);
-    const voxelize_args<uint32_t> to_voxels = {&words, &input, set, rows, trouble};
+    const voxelize_args<uint32_t> to_voxels = {&layout, &input, set, rows, trouble};
     voxel_features_args<uint32_t> features = {}; // the mean of the points of each voxel
     features.kind = voxel_feature_mean;
     features.values = points;
@@ -108,7 +108,7 @@ static status run(float *host) {
     features.type = FORMAT;
     features.features = in;
     SPIRA_TRY(
-        layer(&gpu, &words, set, nullptr, nullptr, nullptr, nullptr, nullptr, &map_bytes, stream));
+        layer(&gpu, &layout, set, nullptr, nullptr, nullptr, nullptr, nullptr, &map_bytes, stream));
     void *map_memory = allocate(map_bytes);
     SPIRA_TRY(device_status_clear(trouble, stream));
     const conv_weights weights = {weight, packed, weight_bytes, trouble};
@@ -126,7 +126,7 @@ static status run(float *host) {
     SPIRA_TRY(device_status_clear(trouble, stream));
     SPIRA_TRY(voxelize(&to_voxels, voxel_memory, voxel_bytes, stream));
     SPIRA_TRY(voxel_features<FORMAT>(&features, stream));
-    SPIRA_TRY(layer(&gpu, &words, set, in, packed, out, trouble, map_memory, &map_bytes, stream));
+    SPIRA_TRY(layer(&gpu, &layout, set, in, packed, out, trouble, map_memory, &map_bytes, stream));
 
     // What the device has found, when the caller wants to know.
     int32_t voxel_count = 0;

@@ -91,9 +91,9 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
     size_t needed;
     SPIRA_TRY(conv_map_bytes(gpu, request, &needed));
     SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
-    SPIRA_REQUIRE(request->words, status_null_pointer, "words", 0);
+    SPIRA_REQUIRE(request->layout, status_null_pointer, "layout", 0);
     SPIRA_TRY(
-        map_sets_check(request->words, &request->kernel, &request->source, &request->outputs));
+        map_sets_check(request->layout, &request->kernel, &request->source, &request->outputs));
     SPIRA_TRY(pointer_check(request->trouble, alignof(device_status), "trouble"));
     if (needed) {
         SPIRA_TRY(workspace_check(memory, bytes, needed, "memory"));
@@ -110,7 +110,7 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
                           : map_forms_os((int32_t *)p.order.map);
     forms.trouble = request->trouble;
     enum { kinds = map_kind_os | map_kind_compact };
-    SPIRA_TRY(map_build_forms<W, kinds>(request->words, &request->kernel, request->source,
+    SPIRA_TRY(map_build_forms<W, kinds>(request->layout, &request->kernel, request->source,
                                         request->outputs, &forms, stream));
     return order_build(gpu, &p.order, 1, p.scratch, p.scratch_bytes, stream);
 }

@@ -13,11 +13,11 @@ namespace spira {
 // What a map is made of. A host struct.
 template <typename W>
 struct conv_map_request {
-    const word_layout *words; // its guard margin covers the kernel's reach
-    kernel_shape kernel;      //
-    voxel_set<W> source;      // voxels of the inputs
-    voxel_set<W> outputs;     // and of the outputs; the same set for a submanifold layer
-    device_status *trouble;   // see conv_map_build
+    const word_layout *layout; // its guard margin covers the kernel's reach
+    kernel_shape kernel;       //
+    voxel_set<W> source;       // voxels of the inputs
+    voxel_set<W> outputs;      // and of the outputs; the same set for a submanifold layer
+    device_status *trouble;    // see conv_map_build
 };
 
 // What convolution kernels read: the ordered layout (order.h), or nothing: each output is

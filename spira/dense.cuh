@@ -18,7 +18,7 @@ SPIRA_API int64_t dense_task_make(const dense_args<W> *a, dense_task<W> *task) {
     const int out = numeric_size(a->out_type);
     *task = {};
     task->args = *a;
-    task->words = *a->words;
+    task->layout = *a->layout;
     task->wide_in = a->channels % dense_channels == 0 && wide_aligned(a->features, 16);
     task->wide_out =
         first ? cells % dense_cells == 0 && wide_aligned(a->out, (size_t)(dense_cells * out))

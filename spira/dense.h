@@ -32,7 +32,7 @@ enum { dense_depth_max = 1024 };
 // required.
 template <typename W>
 struct dense_args {
-    const word_layout *words; // on the host
+    const word_layout *layout; // on the host
     voxel_set<W> set;
     expand_grid grid;     // all extents >= 1
     triple stride;        // spacing of the grid, in voxels of the finest grid; >= 1
@@ -110,11 +110,11 @@ SPIRA_BOTH uint32_t dense_locate_axis(int coordinate, int origin, int stride, in
 // device_flag_lattice between the points of the grid; device_flag_range outside of the layout,
 // beyond the grid's ends or beyond the batch.
 template <typename W>
-SPIRA_BOTH uint32_t dense_locate(const word_layout *words, const expand_grid *grid, triple stride,
+SPIRA_BOTH uint32_t dense_locate(const word_layout *layout, const expand_grid *grid, triple stride,
                                  int batch, W word, voxel *cell) {
-    const voxel v = word_unpack(words, word);
+    const voxel v = word_unpack(layout, word);
     cell->batch = v.batch;
-    const bool inside = word_contains(words, v) && v.batch < batch;
+    const bool inside = word_contains(layout, v) && v.batch < batch;
     uint32_t wrong = inside ? 0u : (uint32_t)device_flag_range;
     wrong |= dense_locate_axis(v.x, grid->origin.x, stride.x, grid->extent.x, &cell->x);
     wrong |= dense_locate_axis(v.y, grid->origin.y, stride.y, grid->extent.y, &cell->y);
@@ -134,7 +134,7 @@ SPIRA_API status dense_check_axis(int origin, int extent, int stride) {
 template <typename W>
 SPIRA_API status dense_check(const dense_args<W> *a) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
-    SPIRA_TRY(word_check<W>(a->words));
+    SPIRA_TRY(word_check<W>(a->layout));
     SPIRA_TRY(voxel_set_check(&a->set));
     SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
     SPIRA_REQUIRE(a->order == dense_channels_first || a->order == dense_channels_last,
@@ -174,7 +174,7 @@ SPIRA_API status dense_host(const dense_args<W> *args) {
     const int32_t count = voxel_set_count(args->set);
     for (int32_t i = 0; i < count; ++i) {
         voxel cell;
-        const uint32_t wrong = dense_locate(args->words, &args->grid, args->stride, args->batch,
+        const uint32_t wrong = dense_locate(args->layout, &args->grid, args->stride, args->batch,
                                             args->set.words[i], &cell);
         for (device_flag flag : {device_flag_range, device_flag_lattice}) {
             if (wrong & (uint32_t)flag) {

@@ -35,7 +35,7 @@ SPIRA_API status dense_grad(const device_info *gpu, const dense_args<W> *args, v
             return kernel_launch(dense_grad_kernel<W, I, O>,
                                  {(unsigned)grid, dense_threads, stream, "dense_grad",
                                   args->programmatic && gpu->programmatic},
-                                 *args, *args->words, (O *)features_grad);
+                                 *args, *args->layout, (O *)features_grad);
         });
     });
 }

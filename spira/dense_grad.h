@@ -26,7 +26,7 @@ SPIRA_API status dense_grad_host(const dense_args<W> *args, void *features_grad)
     const int32_t count = voxel_set_count(args->set);
     for (int32_t i = 0; i < count; ++i) {
         voxel cell;
-        const bool there = !dense_locate(args->words, &args->grid, args->stride, args->batch,
+        const bool there = !dense_locate(args->layout, &args->grid, args->stride, args->batch,
                                          args->set.words[i], &cell);
         for (int c = 0; c < args->channels; ++c) {
             const int64_t to = (int64_t)i * args->channels + c;

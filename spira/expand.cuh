@@ -25,9 +25,8 @@ SPIRA_API status expand_workspace(const expand_args<W> *args, size_t *bytes) {
 // The set of all voxels whose kernel touches the set `in`, on the grid of expand_out: the output
 // set of a strided layer of spconv or TorchSparse. The rule is in expand.h.
 //
-// inputs   gpu: may be null; with gpu->programmatic the kernels behind the first one begin while the
-//          one before ends
-//          args: see expand_args
+// inputs   args: see expand_args. With gpu->programmatic the kernels behind the first one begin while
+//          the one before ends
 // outputs  args.out: the set, then word_none(), and its count
 //          args.trouble: with the first voxel of `in`, device_flag_lattice if it lies between the
 //          points of the rule's grid; device_flag_range if it is beyond the grid's ends, of no
@@ -47,11 +46,12 @@ SPIRA_API status expand_workspace(const expand_args<W> *args, size_t *bytes) {
 template <typename W>
 SPIRA_API status expand(const device_info *gpu, const expand_args<W> *args, void *scratch,
                         size_t scratch_bytes, cudaStream_t stream) {
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     expand_plan plan;
     SPIRA_TRY(expand_check(args, &plan.axes));
     SPIRA_TRY(expand_plan_make(args, &plan));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, plan.bytes));
-    return expand_launch(args, plan, scratch, gpu && gpu->programmatic, stream);
+    return expand_launch(args, plan, scratch, gpu->programmatic, stream);
 }
 
 } // namespace spira

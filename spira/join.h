@@ -39,7 +39,7 @@ struct join_rows {
 // What `join` reads and writes. Start from zero and fill it by name.
 template <typename W>
 struct join_args {
-    const word_layout *words; // on the host
+    const word_layout *layout; // on the host
     voxel_set<W> set[join_sets_max];
     int sets; // 1 .. join_sets_max
     join_axis axis;
@@ -136,10 +136,10 @@ SPIRA_API status join_check(const join_args<W> *a) {
     int32_t total;
     int lo, hi;
     SPIRA_TRY(join_sources(a, &total));
-    SPIRA_TRY(word_check<W>(a->words));
+    SPIRA_TRY(word_check<W>(a->layout));
     SPIRA_REQUIRE(a->axis >= join_axis_none && a->axis <= join_axis_z, status_unsupported, "axis",
                   a->axis);
-    SPIRA_REQUIRE(!join_bounds(a->words, a->axis, &lo, &hi) || (a->at >= lo && a->at <= hi),
+    SPIRA_REQUIRE(!join_bounds(a->layout, a->axis, &lo, &hi) || (a->at >= lo && a->at <= hi),
                   status_bad_size, "at (outside of the word layout)", a->at);
     SPIRA_TRY(voxel_set_check(&a->out));
     for (int s = 0; s < a->sets; ++s) {
@@ -230,7 +230,7 @@ SPIRA_API status join_host_workspace(const join_args<W> *args, size_t *bytes) {
 // Writes the keys of all sets; returns their number.
 template <typename W>
 SPIRA_API int32_t join_host_keys(const join_args<W> *a, join_key<W> *keys) {
-    const join_word_of<W> of = join_word_make<W>(a->words, a->axis, a->at);
+    const join_word_of<W> of = join_word_make<W>(a->layout, a->axis, a->at);
     int32_t base = 0, kept = 0;
     for (int s = 0; s < a->sets; ++s) {
         const int32_t count = voxel_set_count(a->set[s]);

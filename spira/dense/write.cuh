@@ -39,7 +39,7 @@ enum {
 template <typename W>
 struct dense_task {
     dense_args<W> args;
-    word_layout words;
+    word_layout layout;
     int32_t tiles, chunks; // thread blocks = batch [* planes, channels first] * tiles * chunks
     int32_t cells;         // of a tile, channels last
     bool wide_in;          // 8 channels of a row may be read at once
@@ -57,7 +57,7 @@ SPIRA_DEVICE void dense_report(const dense_task<W> &task, int32_t count) {
 #pragma unroll 1 // few threads have a second voxel, and registers are scarce
     for (; i < count; i += all) {
         voxel cell;
-        const uint32_t wrong = dense_locate(&task.words, &task.args.grid, task.args.stride,
+        const uint32_t wrong = dense_locate(&task.layout, &task.args.grid, task.args.stride,
                                             task.args.batch, task.args.set.words[i], &cell);
         if (wrong & device_flag_range) {
             device_status_raise(task.args.trouble, device_flag_range, (uint32_t)i);
@@ -83,8 +83,8 @@ SPIRA_DEVICE void dense_find(const dense_task<W> &task, int32_t count, int batch
                          g.origin.y + y * task.args.stride.y,
                          g.origin.z + (z + d) * task.args.stride.z};
         rows[d] = -1;
-        if (inside && z + d < g.extent.z && word_contains(&task.words, v)) {
-            const W word = word_pack<W>(&task.words, v);
+        if (inside && z + d < g.extent.z && word_contains(&task.layout, v)) {
+            const W word = word_pack<W>(&task.layout, v);
             cursor = cursor < 0 ? search_lower_bound(task.args.set.words, 0, count, word) : cursor;
             rows[d] = search_scan(task.args.set.words, count, word, &cursor);
         }
@@ -268,7 +268,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
 // I: element of the map; O: of the gradient.
 template <typename W, typename I, typename O>
 SPIRA_KERNEL void __launch_bounds__(dense_threads)
-    dense_grad_kernel(dense_args<W> a, word_layout words, O *features_grad) {
+    dense_grad_kernel(dense_args<W> a, word_layout layout, O *features_grad) {
     const int64_t at = (int64_t)blockIdx.x * dense_threads + threadIdx.x;
     const int64_t i = at / a.channels;
     pdl_wait();
@@ -276,7 +276,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
         return;
     }
     voxel cell;
-    const bool there = !dense_locate(&words, &a.grid, a.stride, a.batch, a.set.words[i], &cell);
+    const bool there = !dense_locate(&layout, &a.grid, a.stride, a.batch, a.set.words[i], &cell);
     float value = 0;
     if (there) {
         value = element_to_float((

@@ -30,7 +30,7 @@ template <typename W>
 SPIRA_API join_task<W> join_task_make(const join_args<W> *a, int32_t total) {
     join_task<W> t = {};
     int32_t capacity[join_sets_max] = {};
-    t.of = join_word_make<W>(a->words, a->axis, a->at);
+    t.of = join_word_make<W>(a->layout, a->axis, a->at);
     t.sets = a->sets;
     t.total = total;
     t.trouble = a->trouble;
@@ -156,7 +156,7 @@ SPIRA_API status join_launch(const join_args<W> *a, int32_t total, const join_sc
     const join_task<W> task = join_task_make(a, total);
     const unsigned blocks = (unsigned)ceil_div(total, join_threads);
     if (join_sorts(a->axis)) {
-        const int bits = word_bits(a->words);
+        const int bits = word_bits(a->layout);
         SPIRA_TRY(kernel_launch(join_words_kernel<W>, {blocks, join_threads, stream, "join"}, task,
                                 radix_input(&s.radix, s.sorted, 0, bits)));
         SPIRA_TRY(radix_sort<true>(&s.radix, s.sorted, a->rows.order, 0, bits, stream));

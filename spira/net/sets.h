@@ -199,7 +199,7 @@ template <typename W>
 SPIRA_API join_args<W> net_join_args(const net_plan *p, int s, const net_run_args<W> *run) {
     const net_set *set = &p->set[s];
     join_args<W> args = {};
-    args.words = &p->layout;
+    args.layout = &p->layout;
     args.sets = set->sources;
     for (int n = 0; n < set->sources; ++n) {
         args.set[n] = net_voxels(p, set->source[n], run->input, run->memory);

@@ -64,7 +64,7 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     SPIRA_TRY(map_build_batch(&a->gpu, &a->layout, &map, 1, a->stream));
     SPIRA_TRY(map_build_lists(&a->layout, &map, &a->pairs, a->memory, a->bytes, a->stream));
     conv_map_request<W> request = {};
-    request.words = &a->layout;
+    request.layout = &a->layout;
     request.kernel = a->kernel;
     request.source = request.outputs = set;
     conv_map built;

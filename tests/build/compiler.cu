@@ -84,7 +84,7 @@ static status scene_make(int size, scene *s) {
     const voxel_set<uint32_t> host = {words.data(), &count, voxels};
     SPIRA_TRY(map_build_host(&layout, &s->kernel, host, host, s->host.data()));
     conv_map_request<uint32_t> request = {};
-    request.words = &layout;
+    request.layout = &layout;
     request.kernel = s->kernel;
     request.source.words = (uint32_t *)device_copy(words.data(), words.size() * sizeof words[0]);
     request.source.count = (int32_t *)device_copy(&count, sizeof count);

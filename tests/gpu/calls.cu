@@ -451,7 +451,7 @@ void conv_case_make(int cin, int cout, conv_case *c) {
                                      device_upload(&voxels, 1), capacity};
     const kernel_shape kernel = kernel_cube(3, 1);
     conv_map_request<uint32_t> request = {};
-    request.words = &layout;
+    request.layout = &layout;
     request.kernel = kernel;
     request.source = request.outputs = set;
     request.trouble = device_zeros<device_status>(1);

@@ -58,7 +58,7 @@ void check_layer(random_state *random, const scene<W> *scene, kernel_shape kerne
     problem_name(&p, text);
 
     conv_map_request<W> request = {};
-    request.words = &scene->words;
+    request.layout = &scene->words;
     request.kernel = kernel;
     request.source = set_upload(from, 3);
     request.outputs = kind == layer_submanifold ? request.source : set_upload(to, room);
@@ -120,7 +120,7 @@ DEVICE_TEST(gpu_conv_map_any_layer_64) {
 // A layer from the fine set onto itself.
 conv_map_request<uint32_t> request_make(const scene<uint32_t> *scene, const kernel_shape &kernel) {
     conv_map_request<uint32_t> request = {};
-    request.words = &scene->words;
+    request.layout = &scene->words;
     request.kernel = kernel;
     request.source = request.outputs = set_upload(scene->fine);
     request.trouble = device_zeros<device_status>(1);
@@ -258,7 +258,7 @@ DEVICE_TEST(gpu_conv_map_refuses) {
         status_code code;
         void (*spoil)(request_type *);
     } bad[] = {
-        {status_null_pointer, [](request_type *r) { r->words = nullptr; }},
+        {status_null_pointer, [](request_type *r) { r->layout = nullptr; }},
         {status_null_pointer, [](request_type *r) { r->trouble = nullptr; }},
         {status_null_pointer, [](request_type *r) { r->source.words = nullptr; }},
         {status_null_pointer, [](request_type *r) { r->outputs.count = nullptr; }},
@@ -273,8 +273,8 @@ DEVICE_TEST(gpu_conv_map_refuses) {
     }
     // The words of an error name the member or the argument.
     request_type r = good;
-    r.words = nullptr;
-    CHECK_EQUAL(conv_map_build(gpu(), &r, memory, bytes, &map, stream_get()).subject, "words");
+    r.layout = nullptr;
+    CHECK_EQUAL(conv_map_build(gpu(), &r, memory, bytes, &map, stream_get()).subject, "layout");
     CHECK_EQUAL(conv_map_build(gpu(), &good, nullptr, bytes, &map, stream_get()).subject, "memory");
     const request_type *none = nullptr;
     auto build = [&](const device_info *device, const request_type *request, char *at,

@@ -23,7 +23,7 @@ device_run<W> device_run_make(const dense_problem<W> *p) {
     std::vector<char> features(in + p->features.size());
     std::copy(p->features.begin(), p->features.end(), features.begin() + (int64_t)in);
     d.args = p->args;
-    d.args.words = &p->layout;
+    d.args.layout = &p->layout;
     d.args.set.words = device_upload(p->words.data(), d.args.set.capacity);
     d.args.set.count = device_upload(&p->count, 1);
     d.args.features = device_upload(features.data(), (int64_t)features.size()) + in;

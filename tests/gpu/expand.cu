@@ -492,6 +492,8 @@ DEVICE_TEST(gpu_expand_refuses) {
         CHECK_STATUS(expand_workspace(&a, &bytes), r.code);
     }
     CHECK_STATUS(expand_workspace(&d.args, nullptr), status_null_pointer);
+    CHECK_STATUS(expand((const device_info *)nullptr, &d.args, d.scratch, d.bytes, stream_get()),
+                 status_null_pointer);
     args other = d.args;
     other.in.capacity = (INT32_MAX / 2 - 1) / 8;
     CHECK_OK(expand_workspace(&other, &bytes));

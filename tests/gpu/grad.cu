@@ -300,7 +300,7 @@ grad_layer layer_make(random_state *random, kernel_shape kernel, int kind, const
     l.same = kind == 0;
     l.source = kind == 2 ? coarse : fine;
     l.outputs = kind == 1 ? coarse : fine;
-    l.request.words = &l.words;
+    l.request.layout = &l.words;
     l.request.kernel = kernel;
     l.shape = s;
     l.request.source = set_upload(l.source, 5);

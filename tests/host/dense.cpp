@@ -31,7 +31,7 @@ outcome<W> run(const dense_problem<W> *p, how by) {
     dense_args<W> a = p->args;
     int32_t count = p->count;
     outcome<W> o = {};
-    a.words = &p->layout;
+    a.layout = &p->layout;
     a.set.words = guarded_new<W>(a.set.capacity);
     a.set.count = &count;
     std::copy(p->words.begin(), p->words.end(), a.set.words);
@@ -239,7 +239,7 @@ TEST(dense_refuses) {
     alignas(16) float features[8] = {1, 2}, out[8];
     device_status trouble = {};
     dense_args<uint32_t> good = {};
-    good.words = &layout;
+    good.layout = &layout;
     good.set = {words, &count, 1};
     good.grid = {{0, 0, 0}, {2, 1, 2}};
     good.stride = {1, 1, 1};
@@ -261,7 +261,7 @@ TEST(dense_refuses) {
     CHECK_STATUS(dense<uint32_t>(nullptr, &good, nullptr), status_null_pointer);
     CHECK_STATUS(dense<uint32_t>(&device, nullptr, nullptr), status_null_pointer);
     CHECK_STATUS(dense_host<uint32_t>(nullptr), status_null_pointer);
-    refuses(status_null_pointer, [](args *a) { a->words = nullptr; });
+    refuses(status_null_pointer, [](args *a) { a->layout = nullptr; });
     refuses(status_null_pointer, [](args *a) { a->set.words = nullptr; });
     refuses(status_null_pointer, [](args *a) { a->set.count = nullptr; });
     refuses(status_null_pointer, [](args *a) { a->features = nullptr; });
@@ -286,9 +286,9 @@ TEST(dense_refuses) {
         a->grid.extent.z = dense_depth_max + 1;
     });
     word_layout wide = word_widen(layout);
-    good.words = &wide;
+    good.layout = &wide;
     CHECK_STATUS(dense_host(&good), status_unsupported);
-    good.words = &layout;
+    good.layout = &layout;
     good.grid.extent = {1 << 30, 1 << 10, 1}; // more thread blocks than a launch has
     CHECK_STATUS(dense<uint32_t>(&device, &good, nullptr), status_bad_size);
 }

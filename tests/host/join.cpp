@@ -282,7 +282,7 @@ struct refusals {
 // Small arguments that are good.
 void refusals_make(refusals *f) {
     f->layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
-    f->args.words = &f->layout;
+    f->args.layout = &f->layout;
     f->args.sets = f->sums.sets = 2;
     f->args.axis = join_axis_z;
     for (int s = 0; s < 2; ++s) {
@@ -315,7 +315,7 @@ TEST(join_refuses) {
         CHECK_STATUS(join<uint32_t>(&bad, f.memory, sizeof f.memory, nullptr), code);
     };
     refuses(status_ok, [](args *) {});
-    refuses(status_null_pointer, [](args *a) { a->words = nullptr; });
+    refuses(status_null_pointer, [](args *a) { a->layout = nullptr; });
     refuses(status_null_pointer, [](args *a) { a->set[1].words = nullptr; });
     refuses(status_null_pointer, [](args *a) { a->set[0].count = nullptr; });
     refuses(status_null_pointer, [](args *a) { a->out.words = nullptr; });
@@ -340,7 +340,7 @@ TEST(join_refuses) {
     CHECK_STATUS(join<uint32_t>(nullptr, f.memory, sizeof f.memory, nullptr), status_null_pointer);
     CHECK_STATUS(join_workspace<uint32_t>(&f.args, nullptr), status_null_pointer);
     word_layout wide = word_widen(f.layout);
-    f.args.words = &wide;
+    f.args.layout = &wide;
     CHECK_STATUS(join_host(&f.args, f.memory, sizeof f.memory), status_unsupported);
 }
 

@@ -226,7 +226,7 @@ inline void dense_grad_case(int seed) {
     const int64_t all = (int64_t)a.set.capacity * a.channels, size = numeric_size(a.type);
     int32_t count = p.count;
     device_status trouble = {};
-    a.words = &p.layout;
+    a.layout = &p.layout;
     a.set.words = host_put(p.words);
     a.set.count = &count;
     a.features = host_put(p.features);

@@ -43,7 +43,7 @@ struct join_problem {
     // Without pointers.
     spira::join_args<W> args() const {
         spira::join_args<W> a = {};
-        a.words = &layout;
+        a.layout = &layout;
         a.sets = sets;
         a.axis = axis;
         a.at = at;

@@ -242,7 +242,7 @@ SPIRA_API void reference_net_derive(const spira::net_plan *p, int s, reference_n
     } else {
         const int origin[3] = {set->grid.origin.x, set->grid.origin.y, set->grid.origin.z};
         std::vector<int32_t> begin((size_t)set->capacity + 1), order((size_t)rows);
-        join.words = &p->layout;
+        join.layout = &p->layout;
         join.sets = sources;
         join.axis = set->axis;
         join.at = set->axis == spira::join_axis_none ? 0 : origin[set->axis - 1];

@@ -108,9 +108,9 @@ status rows_finish(const int32_t *count, int32_t rows, int32_t *order, const int
                    int32_t *unsorted, stream_ref stream);
 status expand_bytes(const spira::word_layout *layout, const spira::kernel_shape *kernel,
                     const spira::expand_rule *rule, set_ref in, int32_t capacity, size_t *bytes);
-status expand(const spira::word_layout *layout, const spira::kernel_shape *kernel,
-              const spira::expand_rule *rule, set_ref in, set_ref out,
-              spira::device_status *trouble, void *scratch, size_t scratch_bytes,
+status expand(const spira::device_info *info, const spira::word_layout *layout,
+              const spira::kernel_shape *kernel, const spira::expand_rule *rule, set_ref in,
+              set_ref out, spira::device_status *trouble, void *scratch, size_t scratch_bytes,
               stream_ref stream);
 // coords [capacity, 4]: batch, x, y, z of each voxel; unspecified from the count on.
 status words_unpack(const spira::word_layout *layout, set_ref set, int32_t *coords,

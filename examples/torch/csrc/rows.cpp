@@ -204,7 +204,7 @@ static void dense_host(const dense_place &p, int64_t batch, int64_t channels, sp
         typedef decltype(word) W;
         spira::device_status trouble = {};
         spira::dense_args<W> a = {};
-        a.words = &p.layout;
+        a.layout = &p.layout;
         a.set = set_as<W>(p.set);
         a.grid = p.grid;
         a.stride = p.stride;

@@ -206,8 +206,8 @@ std::tuple<Tensor, Tensor, Tensor> expand(const Tensor &words, const Tensor &cou
         size_t bytes;
         require(gpu::expand_bytes(&layout, &kernel.shape, &rule, in, out.capacity, &bytes));
         const scratch s = scratch_of(words, bytes);
-        require(gpu::expand(&layout, &kernel.shape, &rule, in, out, status_at(status), s.base,
-                            s.size, scope.stream));
+        require(gpu::expand(scope.info, &layout, &kernel.shape, &rule, in, out, status_at(status),
+                            s.base, s.size, scope.stream));
     }
 #endif
     return {made, kept, status};

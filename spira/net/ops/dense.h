@@ -67,7 +67,7 @@ SPIRA_API dense_args<W> net_dense_args(const net_plan *p, int layer, const net_r
     const net_layer *l = &p->layers[layer];
     const net_step *step = &p->step[layer];
     dense_args<W> args = {};
-    args.words = &p->layout;
+    args.layout = &p->layout;
     args.set = net_voxels(p, step->set, run->input, run->memory);
     args.grid = p->set[step->set].grid;
     args.stride = p->set[step->set].stride;

@@ -74,7 +74,7 @@ status pool_grad(const spira::pool_grad_args *args, stream_ref stream) {
 template <typename W, spira::numeric format>
 static status dense_run(const spira::device_info *info, const dense_job *job, stream_ref stream) {
     spira::dense_args<W> a = {};
-    a.words = job->layout;
+    a.layout = job->layout;
     a.set = set_as<W>(job->set);
     a.grid = job->grid;
     a.stride = job->stride;

@@ -16,7 +16,7 @@ status map_table(const map_job *job, int32_t *map, stream_ref stream) {
 template <typename W>
 static spira::conv_map_request<W> request_of(const map_job *job, spira::device_status *trouble) {
     spira::conv_map_request<W> r = {};
-    r.words = job->layout;
+    r.layout = job->layout;
     r.kernel = job->kernel;
     r.source = set_as<W>(job->source);
     r.outputs = set_as<W>(job->outputs);

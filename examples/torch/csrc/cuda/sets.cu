@@ -75,16 +75,15 @@ status expand_bytes(const spira::word_layout *layout, const spira::kernel_shape 
     });
 }
 
-status expand(const spira::word_layout *layout, const spira::kernel_shape *kernel,
-              const spira::expand_rule *rule, set_ref in, set_ref out,
-              spira::device_status *trouble, void *scratch, size_t scratch_bytes,
+status expand(const spira::device_info *info, const spira::word_layout *layout,
+              const spira::kernel_shape *kernel, const spira::expand_rule *rule, set_ref in,
+              set_ref out, spira::device_status *trouble, void *scratch, size_t scratch_bytes,
               stream_ref stream) {
     return spira::word_dispatch(layout, [&](auto word) {
         typedef decltype(word) W;
         const spira::expand_args<W> args = {layout,        kernel,         rule,
                                             set_as<W>(in), set_as<W>(out), trouble};
-        return spira::expand((const spira::device_info *)nullptr, &args, scratch, scratch_bytes,
-                             stream);
+        return spira::expand(info, &args, scratch, scratch_bytes, stream);
     });
 }
 
