@@ -125,7 +125,7 @@ def spunet(base, encoder, decoder, encoder_blocks, decoder_blocks):
 
 
 SPUNET_V1M1 = spunet(32, (32, 64, 128, 256), (256, 128, 96, 96), (2, 3, 4, 6), 2)
-SPUNET_SMALL = spunet(16, (16, 32, 64, 128), (128, 64, 32, 32), (1, 1, 1, 1), 1)
+SPUNET_SMALL = spunet(16, (16, 32, 48, 64), (48, 32, 32, 16), (1, 1, 1, 1), 1)
 
 
 def variants_of(network):

@@ -195,7 +195,7 @@ SPIRA_API spunet_sizes spunet_v1m1() {
 }
 
 SPIRA_API spunet_sizes spunet_small() {
-    return {16, {16, 32, 64, 128}, {1, 1, 1, 1}, {32, 32, 64, 128}, 1};
+    return {16, {16, 32, 48, 64}, {1, 1, 1, 1}, {16, 32, 32, 48}, 1};
 }
 
 } // namespace networks

@@ -66,7 +66,7 @@ SPIRA_API void network_sparseresnet(network *n, int size, bool head) {
 // Numbers that the user of a network chooses. 0: the usual ones.
 struct network_sizes {
     int channels; // of the input: 4 values a voxel, 5 of BEVFusion
-    int classes;  // of SpUNet-v1m1: 16, of SpUNet-small: 6, those of scene_street.h
+    int classes;  // of SpUNet-v1m1: 16, of SpUNet-small: 7, those of scene_street.h
 };
 
 // Finds a network by name. False if there is none, or if it is given classes and has none. Planning
@@ -95,7 +95,7 @@ SPIRA_API bool network_make(const char *name, const network_sizes *sizes, networ
         classes = true;
     } else if (!strcmp(name, "SpUNet-small")) {
         const spunet_sizes small = spunet_small();
-        network_spunet(n, &small, sizes->classes ? sizes->classes : 6);
+        network_spunet(n, &small, sizes->classes ? sizes->classes : 7);
         classes = true;
     } else {
         return false;

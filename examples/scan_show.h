@@ -71,7 +71,7 @@ static voxels voxels_new(const side::job *job, const side::result<W> *r) {
 
 // A colour of the palette for each class of a street, and the class's number elsewhere.
 static inline int32_t colour_of(bool street, int32_t label) {
-    static const int32_t colours[scan::scene_classes] = {9, 0, 3, 5, 2, 18};
+    static const int32_t colours[scan::scene_classes] = {8, 9, 0, 3, 5, 2, 18};
     return street ? colours[label] : label;
 }
 

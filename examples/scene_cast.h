@@ -24,6 +24,15 @@ struct scene_hit {
 
 // ---- surfaces -----------------------------------------------------------------------------------
 
+// What a beam finds beside the road (`aside`) or on it. The side street has the height of the
+// pavement, and is a road.
+SPIRA_API scene_hit scene_hit_level(const scene *street, const float d[3], float range,
+                                    bool aside) {
+    const bool walk = aside && !scene_in_crossing(street, range * d[0], 0);
+    return {range, walk ? street->walk_intensity : street->road_intensity,
+            walk ? scene_class_pavement : scene_class_road};
+}
+
 // One half of the ground: the road, the kerb and the pavement on one side of the middle. Each is a
 // plane.
 SPIRA_API void scene_hit_side(const scene *street, const float d[3], float side, scene_hit *best) {
@@ -33,7 +42,7 @@ SPIRA_API void scene_hit_side(const scene *street, const float d[3], float side,
     const float kerb = (middle + street->road) / out;         // range of the kerb's plane
     if (out > 0 && kerb < best->range && kerb * along > edge &&
         kerb * along < edge + street->step) {
-        *best = {kerb, street->walk_intensity, scene_class_ground};
+        *best = scene_hit_level(street, d, kerb, true);
     }
     const float slope[2] = {-street->camber, street->fall};
     const float level[2] = {crown, edge + street->step - street->fall * street->road};
@@ -42,14 +51,13 @@ SPIRA_API void scene_hit_side(const scene *street, const float d[3], float side,
         const float across = range * out - middle;
         const bool within = i ? across > street->road : across >= 0 && across <= street->road;
         if (range > 0 && within && range < best->range) {
-            *best = {range, i ? street->walk_intensity : street->road_intensity,
-                     scene_class_ground};
+            *best = scene_hit_level(street, d, range, i == 1);
         }
     }
 }
 
 SPIRA_API scene_hit scene_hit_ground(const scene *street, const float d[3]) {
-    scene_hit best = {SPIRA_SCENE_NONE, 0, scene_class_ground};
+    scene_hit best = {SPIRA_SCENE_NONE, 0, scene_class_road};
     scene_hit_side(street, d, 1, &best);
     scene_hit_side(street, d, -1, &best);
     return best;

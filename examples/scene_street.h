@@ -1,5 +1,5 @@
-// examples/scene_street.h: the streets that scan_scene.h scans: ground, houses, vehicles, poles,
-// plants and people, each with its class.
+// examples/scene_street.h: the streets that scan_scene.h scans: road, pavements, houses, vehicles,
+// poles, plants and people, each with its class.
 //
 // A street runs along x. Its seed chooses the widths, the slope, how densely each side is built,
 // planted and parked, and where the sensor drives. The sensor is the origin.
@@ -13,7 +13,8 @@
 namespace scan {
 
 enum scene_class {
-    scene_class_ground, // road, kerb and pavement
+    scene_class_road,
+    scene_class_pavement, // and kerbs
     scene_class_building,
     scene_class_vehicle,
     scene_class_pole,  // of lamps and signs
@@ -23,8 +24,8 @@ enum scene_class {
 };
 
 SPIRA_API const char *scene_class_name(int label) {
-    static const char *const names[scene_classes] = {"ground", "building", "vehicle",
-                                                     "pole",   "plant",    "person"};
+    static const char *const names[scene_classes] = {"road", "pavement", "building", "vehicle",
+                                                     "pole", "plant",    "person"};
     return label >= 0 && label < scene_classes ? names[label] : "none";
 }
 

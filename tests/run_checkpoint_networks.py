@@ -137,13 +137,13 @@ SPUNET_SMALL = """
 conv_input.0 5 6-16
 down.0.0 2 16-16 | enc.0.block0 R 16-16
 down.1.0 2 16-32 | enc.1.block0 R 32-32
-down.2.0 2 32-64 | enc.2.block0 R 64-64
-down.3.0 2 64-128 | enc.3.block0 R 128-128
-up.3.0 2 128-128 | dec.3.block0.proj.0 1 192-128 | dec.3.block0 R 192-128
-up.2.0 2 128-64 | dec.2.block0.proj.0 1 96-64 | dec.2.block0 R 96-64
-up.1.0 2 64-32 | dec.1.block0.proj.0 1 48-32 | dec.1.block0 R 48-32
-up.0.0 2 32-32 | dec.0.block0.proj.0 1 48-32 | dec.0.block0 R 48-32
-final 1 32-20 biased plain
+down.2.0 2 32-48 | enc.2.block0 R 48-48
+down.3.0 2 48-64 | enc.3.block0 R 64-64
+up.3.0 2 64-48 | dec.3.block0.proj.0 1 96-48 | dec.3.block0 R 96-48
+up.2.0 2 48-32 | dec.2.block0.proj.0 1 64-32 | dec.2.block0 R 64-32
+up.1.0 2 32-32 | dec.1.block0.proj.0 1 48-32 | dec.1.block0 R 48-32
+up.0.0 2 32-16 | dec.0.block0.proj.0 1 32-16 | dec.0.block0 R 32-16
+final 1 16-20 biased plain
 """
 
 

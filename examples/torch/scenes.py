@@ -85,15 +85,17 @@ def voxelize(points, edge, labels=None):
 
 
 def augmented(points, random):
-    """Turned around the z axis, perhaps mirrored, larger or smaller by up to 5 %."""
+    """Turned around the z axis, perhaps mirrored, larger or smaller by up to 5 %, with intensities
+    of another sensor's gain."""
     angle, scale = random.uniform(-np.pi, np.pi), random.uniform(0.95, 1.05)
     c, s, mirror = np.float32((np.cos(angle) * scale, np.sin(angle) * scale,
                                random.choice((-1, 1))))
-    x, y, z, _ = points.T
+    x, y, z, intensity = points.T
     turned = points.copy()
     turned[:, 0] = c * x - s * mirror * y # without BLAS, whose threads would crowd the cores
     turned[:, 1] = s * x + c * mirror * y
     turned[:, 2] = np.float32(scale) * z
+    turned[:, 3] = np.minimum(intensity * np.float32(random.uniform(0.5, 1.5)), 1)
     return turned
 
 

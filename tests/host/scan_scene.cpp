@@ -84,12 +84,16 @@ TEST(scan_scene_street_repeats_for_a_seed) {
 // Whether a point, in the street's directions, is on the surface of something of a class: within
 // the noise of a range and the height of a kerb.
 static bool street_has(const scene *street, scene_class label, float x, float y, float z) {
-    bool found = label == scene_class_ground && fabsf(z - scene_ground(street, x, y)) < 0.25f;
+    const float slack = 0.08f, off = fabsf(y - street->middle) - street->road;
+    const bool road = off < slack || scene_in_crossing(street, x, slack);
+    const bool pavement = off > -slack && !scene_in_crossing(street, x, -slack);
+    bool found = label == scene_class_road ? road : label == scene_class_pavement && pavement;
+    found = found && fabsf(z - scene_ground(street, x, y)) < 0.25f;
     for (int i = 0; i < street->solids && !found; ++i) {
         const scene_solid *s = &street->solid[i];
         const bool round = s->shape == scene_cylinder || s->shape == scene_foliage;
         const float u = s->cosine * (x - s->x) + s->sine * (y - s->y);
-        const float v = s->cosine * (y - s->y) - s->sine * (x - s->x), slack = 0.08f;
+        const float v = s->cosine * (y - s->y) - s->sine * (x - s->x);
         found = s->label == label && fabsf(z - s->z) < s->half.z + slack &&
                 (round ? hypotf(u, v) < s->half.x + slack
                        : fabsf(u) < s->half.x + slack && fabsf(v) < s->half.y + slack);
