@@ -157,9 +157,10 @@ struct device_status {
     uint32_t first_weight;     // the same of a weight, in the caller's order
     uint32_t needed;           // the largest count that did not fit its capacity
     // What a caller asked to drop (voxel_input) is no trouble: it is counted, and sets no flag.
-    uint32_t outside;        // rows outside of the range
-    uint32_t dropped_voxels; // voxels beyond the cap, of all batch indices
-    uint32_t dropped_rows;   // the rows of these voxels
+    uint32_t outside;            // rows outside of the range
+    uint32_t dropped_voxels;     // voxels beyond the cap, of all batch indices
+    uint32_t dropped_rows;       // the rows of these voxels
+    uint32_t dropped_not_finite; // rows whose x, y or z is not finite
 };
 
 enum device_flag {

@@ -58,6 +58,18 @@ SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, siz
     return status_success();
 }
 
+// Moves points by an origin in double, then rounds them to float.
+//
+// inputs, outputs, errors  as voxel_shift_host; arrays in device memory, args on the host
+// Asynchronous, deterministic, bit-identical to voxel_shift_host; one launch.
+SPIRA_LAUNCHER status voxel_shift(const voxel_shift_args *args, cudaStream_t stream) {
+    SPIRA_TRY(voxel_shift_check(args));
+    const int64_t blocks = ceil_div((int64_t)args->rows * args->columns, voxel_shift_threads);
+    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "rows * columns", blocks);
+    return kernel_launch(voxel_shift_kernel<>,
+                         {(unsigned)blocks, voxel_shift_threads, stream, "voxel_shift"}, *args);
+}
+
 // What voxelize compiles.
 enum voxel_limits { voxel_limits_none, voxel_limits_any };
 

@@ -36,6 +36,10 @@ struct voxel_input {
     // The cap on the voxels of each batch index: those whose first row comes first in the input are
     // kept; the others are dropped with their rows, and counted. 0: no cap.
     int32_t max_voxels;
+    // Points only: rows whose x, y or z is not finite (no return) are dropped and counted in the
+    // device status. false: they are dropped, too, and the first one is recorded as an error. Other
+    // columns are not looked at: voxel_features passes on what is not finite there.
+    bool drop_not_finite;
 };
 
 // The largest |voxel index| of a point, well within an int. Points beyond it are out of range.
@@ -144,19 +148,26 @@ SPIRA_API status voxel_input_check(const voxel_input *in) {
     SPIRA_REQUIRE(in->rows >= 1 && in->rows <= INT32_MAX / 2, status_bad_size, "input.rows",
                   in->rows);
     SPIRA_REQUIRE(in->columns >= 3, status_bad_size, "input.columns", in->columns);
-    for (int a = 0; a < 3 && in->points; ++a) {
-        SPIRA_REQUIRE(float_is_finite(in->size[a]) && in->size[a] > 0, status_grid,
-                      "input.size (must be positive and finite)", a);
-        SPIRA_REQUIRE(float_is_finite(in->origin[a]), status_grid, "input.origin (must be finite)",
-                      a);
+    if (in->points) {
+        SPIRA_TRY(voxel_grid_check(in->size, in->origin));
     }
     const triple e = in->extent;
     const bool none = triple_equal(e, triple_make(0, 0, 0));
     SPIRA_REQUIRE(none || (e.x >= 1 && e.y >= 1 && e.z >= 1), status_bad_size,
                   "input.extent (all 0, or all positive)", min_of(min_of(e.x, e.y), e.z));
     SPIRA_REQUIRE(in->max_voxels >= 0, status_bad_size, "input.max_voxels", in->max_voxels);
+    SPIRA_REQUIRE(in->points || !in->drop_not_finite, status_unsupported,
+                  "input.drop_not_finite (coordinates are finite)", 0);
     return status_success();
 }
+
+// The step of float at a distance from 0. Voxels below it cannot be told apart there.
+SPIRA_API float voxel_step(float distance) {
+    return nextafterf(distance, INFINITY) - distance;
+}
+
+static constexpr char voxel_step_remedy[] =
+    "size (below the step of float there: move the points nearer to 0, voxel_shift)";
 
 // Sets the grid of an input to a range of points, as spconv does: voxel = floor((point - lo) /
 // size), and as many voxels as the range holds, rounded to the nearest number: [0, extent) on each
@@ -164,17 +175,17 @@ SPIRA_API status voxel_input_check(const voxel_input *in) {
 //
 // inputs   lo, hi: the range, x, y, z, in the caller's unit of length; size: the edges of a voxel
 // outputs  in: size, origin and extent. The words must hold (0, 0, 0) .. extent - 1 (word_need)
-// errors   status_grid if a number is not finite, a size is not positive, the range has less than
-//          one voxel, or more than voxel_index_max
+// errors   status_grid if a number is not finite, a size is not positive or below the step of float
+//          at lo or hi, the range has less than one voxel, or more than voxel_index_max
 SPIRA_API status voxel_range(const float lo[3], const float hi[3], const float size[3],
                              voxel_input *in) {
     SPIRA_REQUIRE(lo && hi && size && in, status_null_pointer, "range", 0);
+    SPIRA_TRY(voxel_grid_check(size, lo));
     int extent[3];
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(float_is_finite(size[a]) && size[a] > 0, status_grid,
-                      "size (must be positive and finite)", a);
-        SPIRA_REQUIRE(float_is_finite(lo[a]) && float_is_finite(hi[a]), status_grid,
-                      "range (must be finite)", a);
+        SPIRA_REQUIRE(float_is_finite(hi[a]), status_grid, "range (must be finite)", a);
+        const float most = fmaxf(fabsf(lo[a]), fabsf(hi[a]));
+        SPIRA_REQUIRE(size[a] >= voxel_step(most), status_grid, voxel_step_remedy, a);
         const double voxels = floor(((double)hi[a] - (double)lo[a]) / (double)size[a] + 0.5);
         SPIRA_REQUIRE(voxels >= 1 && voxels <= (double)voxel_index_max, status_grid,
                       "range (without a voxel, or with too many)", a);
@@ -188,22 +199,72 @@ SPIRA_API status voxel_range(const float lo[3], const float hi[3], const float s
 
 // The bounds, in voxels, of a box of points: `lo` and `hi` of a word_need, for word_fit.
 //
-// errors   status_grid if a size or an origin is not finite, a size is not positive, or the box has
-//          indices beyond voxel_index_max
+// errors   status_grid if a size or an origin is not finite, a size is not positive or below the
+//          step of float in all of the box, or the box has indices beyond voxel_index_max
 SPIRA_API status voxel_bounds(const float lo[3], const float hi[3], const float size[3],
                               const float origin[3], word_need *need) {
     SPIRA_REQUIRE(lo && hi && size && origin && need, status_null_pointer, "bounds", 0);
+    SPIRA_TRY(voxel_grid_check(size, origin));
     int out[2][3];
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(float_is_finite(size[a]) && size[a] > 0, status_grid,
-                      "size (must be positive and finite)", a);
-        bool good = float_is_finite(lo[a]) && float_is_finite(hi[a]) && float_is_finite(origin[a]);
-        good = voxel_quantise(lo[a], origin[a], size[a], &out[0][a]) && good;
+        bool good = float_is_finite(lo[a]) && float_is_finite(hi[a]);
+        SPIRA_REQUIRE(good, status_grid, "bounds (must be finite)", a);
+        good = voxel_quantise(lo[a], origin[a], size[a], &out[0][a]);
         good = voxel_quantise(hi[a], origin[a], size[a], &out[1][a]) && good;
-        SPIRA_REQUIRE(good, status_grid, "size (so small that the coordinates overflow)", a);
+        SPIRA_REQUIRE(good, status_grid,
+                      "bounds (more than 2^30 voxels away: a point far off, or a size too small)",
+                      a);
+        const float least = lo[a] > 0 ? lo[a] : hi[a] < 0 ? -hi[a] : 0.0f;
+        SPIRA_REQUIRE(size[a] >= voxel_step(least), status_grid, voxel_step_remedy, a);
     }
     need->lo = triple_make(out[0][0], out[0][1], out[0][2]);
     need->hi = triple_make(out[1][0], out[1][1], out[1][2]);
+    return status_success();
+}
+
+// Points in double and where to move them: in UTM, at 5,000 km, the steps of float are half a
+// metre. Start from zero and fill it by name.
+struct voxel_shift_args {
+    const double *from; // [rows, columns] x, y, z first
+    double origin[3];   // taken away from x, y, z: a place near the points, the same in all frames
+    const int32_t *count; // [1] rows; a larger count than the capacity is clamped to it
+    int32_t rows;         // the capacity, 1 .. INT32_MAX / 2
+    int32_t columns;      // >= 3
+    float *points;        // [rows, columns]: for voxel_input.points and voxel_features_args.values
+};
+
+// One value of a row, rounded once.
+SPIRA_BOTH float voxel_shift_value(const voxel_shift_args &a, int64_t i) {
+    const int column = (int)(i % a.columns);
+    return (float)(column < 3 ? a.from[i] - a.origin[column] : a.from[i]);
+}
+
+SPIRA_API status voxel_shift_check(const voxel_shift_args *a) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_TRY(pointer_check(a->from, alignof(double), "from"));
+    SPIRA_TRY(pointer_check(a->count, alignof(int32_t), "count"));
+    SPIRA_TRY(pointer_check(a->points, alignof(float), "points"));
+    SPIRA_REQUIRE(a->rows >= 1 && a->rows <= INT32_MAX / 2, status_bad_size, "rows", a->rows);
+    SPIRA_REQUIRE(a->columns >= 3, status_bad_size, "columns (at least 3)", a->columns);
+    for (int axis = 0; axis < 3; ++axis) {
+        SPIRA_REQUIRE(float_is_finite((float)a->origin[axis]), status_grid,
+                      "origin (must be finite)", axis);
+    }
+    return status_success();
+}
+
+// Moves points by an origin in double, then rounds them to float: the host loop of `voxel_shift`
+// (voxel.cuh), with bit-identical results.
+//
+// inputs   args: see voxel_shift_args
+// outputs  args->points; rows from the count on are not written
+// errors   null or misaligned pointers, sizes, an origin that is not finite
+SPIRA_API status voxel_shift_host(const voxel_shift_args *args) {
+    SPIRA_TRY(voxel_shift_check(args));
+    const int64_t values = (int64_t)count_clamp(*args->count, args->rows) * args->columns;
+    for (int64_t i = 0; i < values; ++i) {
+        args->points[i] = voxel_shift_value(*args, i);
+    }
     return status_success();
 }
 
@@ -281,6 +342,8 @@ SPIRA_API int32_t voxelize_host_keys(const word_layout *layout, const voxel_inpu
             keys[kept++].row = i;
         } else if (verdict == voxel_outside) {
             ++trouble->outside;
+        } else if (verdict == voxel_not_finite && in->drop_not_finite) {
+            ++trouble->dropped_not_finite;
         } else {
             device_status_note(
                 trouble, verdict == voxel_not_finite ? device_flag_not_finite : device_flag_range,
@@ -334,8 +397,9 @@ SPIRA_API int32_t voxelize_host_cap(const word_layout *layout, int32_t cap, voxe
 //          args.trouble: records the first row that is not finite, the first one out of the layout,
 //          and with duplicates_report the first one that repeats a voxel; the first two kinds of
 //          rows are dropped. Voxels beyond the capacity are dropped; `needed` is the number of all.
-//          A count above input.rows is recorded, too. outside, dropped_voxels and dropped_rows go
-//          up by what the range and the cap have dropped, without a flag
+//          A count above input.rows is recorded, too. None of them hides another: read them by
+//          device_status_next. outside, dropped_voxels, dropped_rows and dropped_not_finite go up
+//          by what the range, the cap and drop_not_finite have dropped, without a flag
 // errors   null or misaligned pointers, sizes, workspace; nothing is written then
 // scratch  voxelize_host_workspace bytes, aligned to 256, as that of all host loops
 template <typename W>

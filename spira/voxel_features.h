@@ -2,7 +2,8 @@
 //
 // voxelize (voxel.h) lists the rows of each voxel in input order. A feature is the mean, the
 // largest or the first of their values: of all rows of the voxel, or of the first few. Offsets from
-// the voxel's centre and from the mean can be appended.
+// the voxel's centre and from the mean can be appended. A value that is not finite
+// is joined like any other: it shows in the features of its voxel and column alone.
 #ifndef SPIRA_VOXEL_FEATURES_H
 #define SPIRA_VOXEL_FEATURES_H
 
@@ -53,18 +54,23 @@ SPIRA_BOTH int voxel_features_channels(const A *args) {
            (args->append & voxel_append_mean ? 3 : 0);
 }
 
+// The checks of a grid.
+SPIRA_API status voxel_grid_check(const float size[3], const float origin[3]) {
+    for (int a = 0; a < 3; ++a) {
+        SPIRA_REQUIRE(float_is_finite(size[a]) && size[a] > 0, status_grid,
+                      "size (must be positive and finite)", a);
+        SPIRA_REQUIRE(float_is_finite(origin[a]), status_grid, "origin (must be finite)", a);
+    }
+    return status_success();
+}
+
 // What voxel_append_centre reads.
 template <typename W>
 SPIRA_API status voxel_features_centre_check(const voxel_features_args<W> *args) {
     SPIRA_TRY(pointer_check(args->set.words, alignof(W), "set.words"));
     SPIRA_REQUIRE(args->layout, status_null_pointer, "layout", 0);
     SPIRA_TRY(word_check<W>(args->layout));
-    for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(float_is_finite(args->size[a]) && args->size[a] > 0, status_grid,
-                      "size (must be positive and finite)", a);
-        SPIRA_REQUIRE(float_is_finite(args->origin[a]), status_grid, "origin (must be finite)", a);
-    }
-    return status_success();
+    return voxel_grid_check(args->size, args->origin);
 }
 
 // What features and their gradient have alike.

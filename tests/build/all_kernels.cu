@@ -35,6 +35,7 @@ struct any_arguments {
     join_sum_grad_args sums_grad;
     net_plan plan;
     net_load_args load;
+    voxel_shift_args shift;
     const float *weight;
     float *worst;
     void *memory;
@@ -97,6 +98,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         all_of_word(a, narrow),
         all_of_word(a, wide),
         device_status_clear(a->trouble, a->stream),
+        voxel_shift(&a->shift, a->stream),
         map_count(a->map, 27, a->count, a->capacity, a->map, a->stream),
         exchange(&a->pairs, &a->exchanged, a->trouble, a->stream),
         order_build(&a->gpu, &a->order, 1, a->memory, a->bytes, a->stream),

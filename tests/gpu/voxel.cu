@@ -218,6 +218,50 @@ DEVICE_TEST(gpu_device_status_accumulates) {
     CHECK_STATUS(device_status_clear(nullptr, stream_get()), status_null_pointer);
 }
 
+// All conditions of a frame, with its rows without return as errors and as none.
+DEVICE_TEST(gpu_voxelize_finds_all_conditions) {
+    for (bool dropped : {false, true}) {
+        for (int32_t cap : {0, 150}) {
+            voxel_case c = voxel_case_troubled<uint32_t>();
+            c.in.drop_not_finite = dropped;
+            c.in.max_voxels = cap;
+            const device_run<uint32_t> d = device_run_make<uint32_t>(&c);
+            voxel_check_troubles(check_run(&c, &d).trouble, dropped);
+            guarded_finish();
+        }
+    }
+}
+
+// Points in double, some of the rows and all: bit for bit the host's, and all voxels are there.
+DEVICE_TEST(gpu_voxel_shift) {
+    const std::vector<double> from = voxel_utm_points();
+    const int64_t values = (int64_t)from.size();
+    const double *device_from = device_upload(from.data(), values);
+    float *host = guarded_new<float>(values), *got = guarded_new<float>(values);
+    for (int32_t count : {-1, 0, 77, voxel_utm_rows + 1, voxel_utm_rows + 9}) {
+        const voxel_shift_args on_host = voxel_utm_shift(from.data(), &count, host);
+        float *points = device_new<float>(values);
+        const voxel_shift_args args =
+            voxel_utm_shift(device_from, device_upload(&count, 1), points);
+        REQUIRE_OK(voxel_shift_host(&on_host));
+        REQUIRE_OK(voxel_shift(&args, stream_get()));
+        const int64_t used = 4 * std::min(std::max(count, 0), voxel_utm_rows + 1);
+        if (used) {
+            device_copy_out(got, (const float *)points, used);
+            CHECK_EQUAL(memcmp(got, host, (size_t)used * sizeof(float)), 0);
+        }
+        CHECK(device_untouched((char *)points, used * 4, values * 4));
+    }
+    voxel_case c = voxel_utm_case<uint32_t>(got);
+    const device_run<uint32_t> d = device_run_make<uint32_t>(&c);
+    const voxels<uint32_t> v = check_run(&c, &d);
+    CHECK_EQUAL(*v.set.count, (int)voxel_utm_rows);
+    CHECK_EQUAL(v.trouble.dropped_not_finite, 1u);
+    CHECK_STATUS(voxel_shift(nullptr, stream_get()), status_null_pointer);
+    voxel_shift_args bad = voxel_utm_shift(device_from, d.in.count, nullptr);
+    CHECK_STATUS(voxel_shift(&bad, stream_get()), status_null_pointer);
+}
+
 DEVICE_TEST(gpu_voxelize_refuses) {
     random_state r = random_make(13);
     voxel_case c = voxel_case_random<uint32_t>(&r, {true, false, 1, 0}, 100, 100);

@@ -107,6 +107,7 @@ TEST(nulls_are_refused_by_host_functions) {
     REFUSES(voxel_range);
     REFUSES(voxel_bounds);
     REFUSES(voxelize_host<uint32_t>);
+    REFUSES(voxel_shift_host);
     REFUSES(voxel_features_host<uint32_t>);
     REFUSES(voxel_features_grad_host);
     REFUSES(word_fit);

@@ -34,6 +34,85 @@ TEST(voxelize_drops_what_is_not_finite) {
     voxel_cases_not_finite<uint32_t>(check_case<uint32_t>);
 }
 
+// No return is no error, and hides none; nor does an error.
+TEST(voxelize_finds_all_conditions) {
+    for (bool dropped : {false, true}) {
+        voxel_case c = voxel_case_troubled<uint32_t>();
+        c.in.drop_not_finite = dropped;
+        check_case<uint32_t>(&c);
+        voxel_check_troubles(voxels_on_host<uint32_t>(&c).trouble, dropped);
+    }
+}
+
+// A NaN in another column than x, y, z is the caller's: it goes into the features of its voxel, and
+// of no other.
+TEST(voxel_features_pass_on_what_is_not_finite) {
+    voxel_case c = {};
+    c.layout = layout_small();
+    c.points = {1, 1, 1, 5, 2, 2, 2, NAN, 2, 2, 2, 3, NAN, 1, 1, 7, 1, 1, 1, 9};
+    c.count = c.capacity = c.in.rows = 5;
+    c.in.columns = 4;
+    std::fill(c.in.size, c.in.size + 3, 1.0f);
+    c.in.drop_not_finite = true;
+    const voxels<uint32_t> v = voxels_on_host<uint32_t>(&c);
+    REQUIRE(CHECK_EQUAL(*v.set.count, 2));
+    CHECK_OK(device_status_read(&v.trouble));
+    CHECK(v.trouble.dropped_not_finite == 1 && v.rows.voxel[3] == -1);
+    for (voxel_feature kind : {voxel_feature_mean, voxel_feature_first, voxel_feature_max}) {
+        float features[8];
+        voxel_features_args<uint32_t> args = {};
+        args.kind = kind;
+        args.values = c.points.data();
+        args.columns = args.channels = 4;
+        args.rows = v.rows;
+        args.set = v.set;
+        args.type = numeric_f32;
+        args.features = features;
+        REQUIRE_OK(voxel_features_host(&args));
+        CHECK_EQUAL(features[3], kind == voxel_feature_mean  ? 7.0f
+                                 : kind == voxel_feature_max ? 9.0f
+                                                             : 5.0f);
+        CHECK(float_is_nan(features[7]) && features[4] == 2.0f);
+    }
+}
+
+// Rounded first, these points would share voxels: the steps of float are 0.06 and 0.5 m there.
+TEST(voxel_shift_keeps_all_voxels) {
+    const std::vector<double> from = voxel_utm_points();
+    const int32_t count = voxel_utm_rows + 1;
+    float *points = guarded_new<float>(4 * count);
+    const voxel_shift_args good = voxel_utm_shift(from.data(), &count, points);
+    REQUIRE_OK(voxel_shift_host(&good));
+    CHECK_EQUAL(points[4 * 100 + 3], (float)(1e6 + 25));
+    voxel_case c = voxel_utm_case<uint32_t>(points);
+    const voxels<uint32_t> v = voxels_on_host<uint32_t>(&c);
+    CHECK_EQUAL(*v.set.count, (int)voxel_utm_rows);
+    CHECK_OK(device_status_read(&v.trouble));
+    CHECK_EQUAL(v.trouble.dropped_not_finite, 1u);
+
+    float *few = guarded_new<float>(4 * count);
+    for (int32_t rows : {-1, 0, 5}) { // the count counts
+        voxel_shift_args a = voxel_utm_shift(from.data(), &rows, few);
+        REQUIRE_OK(voxel_shift_host(&a));
+        CHECK(guarded_untouched(few, 4 * std::max(rows, 0), 4 * count));
+    }
+    CHECK(std::equal(few, few + 20, points));
+    voxel_shift_args a;
+#define REFUSED(code, name, change)                                                                \
+    a = good;                                                                                      \
+    change;                                                                                        \
+    CHECK_STATUS(voxel_shift_host(&a), code);                                                      \
+    CHECK(strstr(voxel_shift_host(&a).subject, name))
+    REFUSED(status_null_pointer, "from", a.from = nullptr);
+    REFUSED(status_alignment, "from", a.from = (const double *)((const char *)a.from + 4));
+    REFUSED(status_null_pointer, "count", a.count = nullptr);
+    REFUSED(status_null_pointer, "points", a.points = nullptr);
+    REFUSED(status_bad_size, "rows", a.rows = 0);
+    REFUSED(status_bad_size, "columns", a.columns = 2);
+    REFUSED(status_grid, "origin", a.origin[2] = (double)NAN);
+#undef REFUSED
+}
+
 // By hand. The row that repeats an earlier one first is 3, though row 4 repeats a smaller voxel.
 TEST(voxelize_by_hand) {
     const voxel a = {0, 9, 9, 9}, b = {0, 1, 1, 1}, low = {0, 5, -5, 5};
@@ -123,6 +202,7 @@ TEST(voxelize_refuses) {
     REFUSED(status_alignment, c.a.rows.begin = misaligned(rows.begin));
     REFUSED(status_alignment, c.a.trouble = misaligned(&trouble));
     REFUSED(status_unsupported, c.in.points = points);
+    REFUSED(status_unsupported, c.in.drop_not_finite = true); // of coordinates
     REFUSED(status_alignment, c.scratch = scratch + 1);
     REFUSED(status_workspace, --c.bytes);
     CHECK_EQUAL(run(c).detail, (int64_t)bytes);
@@ -191,8 +271,19 @@ TEST(voxel_bounds_refuses) {
         CHECK_STATUS(voxel_range(lo, off, one, &in), status_grid);
         CHECK_STATUS(voxel_range(lo, hi, off, &in), status_grid);
     }
+    // In UTM the step of float is half a metre, whatever the size is; one point far off is none.
+    const float far_lo[3] = {-10, 5400000, -30}, far_hi[3] = {10, 5400020, 30};
+    const float fine_size[3] = {0.4f, 0.4f, 0.4f};
+    const status step = voxel_bounds(far_lo, far_hi, fine_size, far_lo, &need);
+    CHECK_STATUS(step, status_grid);
+    CHECK(step.detail == 1 && strstr(step.subject, "voxel_shift"));
+    CHECK_STATUS(voxel_range(far_lo, far_hi, fine_size, &in), status_grid);
+    CHECK_EQUAL(voxel_range(far_lo, far_hi, fine_size, &in).detail, 1);
+    CHECK_STATUS(voxel_range(lo, far_hi, fine_size, &in), status_grid);
+    CHECK_OK(voxel_bounds(lo, far_hi, fine_size, origin, &need));
+    REQUIRE_OK(voxel_range(far_lo, far_hi, one, &in)); // two steps along y
     // Indices that are ints each, though the words have no room for them.
-    const float fine[3] = {1e-7f, 1e-7f, 1e-7f};
+    const float fine[3] = {1e-5f, 1e-5f, 1e-5f};
     REQUIRE_OK(voxel_bounds(lo, hi, fine, origin, &need));
     need.batches = 1;
     need.stride = {1, 1, 1};

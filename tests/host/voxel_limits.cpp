@@ -100,6 +100,19 @@ void check_random(random_state *r, int32_t rows, int batches, bool emulated) {
 
 } // namespace
 
+TEST(voxel_shift_emulated) {
+    const std::vector<double> from = voxel_utm_points();
+    const int32_t count = 70;
+    float *points = guarded_new<float>(400), *wanted = guarded_new<float>(400);
+    voxel_shift_args args =
+        voxel_utm_shift(from.data() + 4 * (voxel_utm_rows - 69), &count, wanted);
+    args.rows = 100;
+    REQUIRE_OK(voxel_shift_host(&args));
+    args.points = points;
+    CHECK_OK(kernel_launch(voxel_shift_kernel<>, {2, voxel_shift_threads, nullptr, "shift"}, args));
+    CHECK_EQUAL(memcmp(points, wanted, 400 * sizeof(float)), 0); // behind the count, too
+}
+
 TEST(voxel_limits_random) {
     random_state r = random_make(1);
     for (int i = 0; i < 60; ++i) {

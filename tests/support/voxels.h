@@ -75,6 +75,7 @@ voxel_case voxel_case_random(random_state *r, voxel_kind kind, int32_t rows, int
     c.in.rows = c.capacity = rows;
     c.in.columns = random_int(r, 3, 6);
     c.in.duplicates = random_int(r, 0, 1) ? duplicates_report : duplicates_merge;
+    c.in.drop_not_finite = kind.points && kind.fault && random_int(r, 0, 1);
     c.in.extent = kind.ranged ? extent : triple{};
     c.count = count;
     for (int32_t i = 0; i < rows; ++i) {
@@ -177,8 +178,51 @@ void voxel_cases_not_finite(F check) {
             }
             snprintf(c.label, sizeof c.label, "row %d: %g", row, (double)value);
             check(&c);
+            c.in.drop_not_finite = true;
+            check(&c);
         }
     }
+}
+
+// A frame with every condition that voxelize finds: too many rows and voxels, rows that are not
+// finite, off the layout, and repeated.
+template <typename W>
+voxel_case voxel_case_troubled() {
+    random_state r = random_make(8);
+    voxel_case c = voxel_case_random<W>(&r, {true, false, 1, 0}, 300, 400);
+    const size_t columns = (size_t)c.in.columns;
+    c.in.duplicates = duplicates_report;
+    c.capacity = 2;
+    for (size_t a = 0; a < 3; ++a) {
+        c.points[7 * columns + a] = NAN;
+        c.points[9 * columns + a] = 1e6f;
+        for (size_t twin : {21, 22}) { // of rows that are not dropped
+            c.points[twin * columns + a] = c.points[20 * columns + a];
+        }
+    }
+    return c;
+}
+
+// Nothing hides anything: all conditions of that frame are read, each with its place. dropped:
+// rows that are not finite are no trouble
+inline void voxel_check_troubles(const device_status &found, bool dropped) {
+    const struct {
+        status_code code;
+        int64_t detail; // -1: of any row or count
+    } wanted[] = {{status_capacity, 400},
+                  {status_not_finite, 7},
+                  {status_out_of_range, 9},
+                  {status_duplicate, -1}};
+    int at = 0;
+    for (const auto &w : wanted) {
+        if (w.code != status_not_finite || !dropped) {
+            const status s = device_status_next(&found, &at);
+            CHECK_STATUS(s, w.code);
+            CHECK(w.detail < 0 || s.detail == w.detail);
+        }
+    }
+    CHECK_OK(device_status_next(&found, &at));
+    CHECK_EQUAL(found.dropped_not_finite, dropped ? 1u : 0u);
 }
 
 // Points exactly on the faces of voxels, and next to them: the quotient decides.
@@ -312,8 +356,10 @@ inline voxel_wanted voxel_case_wanted(const voxel_case &c) {
     for (int32_t i = 0; i < std::min(c.count, c.in.rows); ++i) {
         const voxel_cell cell = voxel_case_cell(c, i);
         const int batch = std::get<0>(cell);
+        const bool counted = batch == cell_not_finite && c.in.drop_not_finite;
         trouble->outside += batch == cell_outside;
-        if (batch == cell_not_finite || batch == cell_off) {
+        trouble->dropped_not_finite += counted;
+        if ((batch == cell_not_finite && !counted) || batch == cell_off) {
             device_status_note(trouble,
                                batch == cell_off ? device_flag_range : device_flag_not_finite,
                                (uint32_t)i);
@@ -341,6 +387,48 @@ inline voxel_wanted voxel_case_wanted(const voxel_case &c) {
         device_status_note(trouble, device_flag_capacity, (uint32_t)w.voxels.size());
     }
     return w;
+}
+
+// ---- points in double ---------------------------------------------------------------------------
+
+// The centres of 24^3 voxels of 0.1 m in UTM, a million metres and more from 0, with a fourth
+// column that is left as it is; a row without return behind them.
+enum { voxel_utm_side = 24, voxel_utm_rows = 24 * 24 * 24 };
+
+inline std::vector<double> voxel_utm_points() {
+    std::vector<double> points;
+    for (int i = 0; i < voxel_utm_rows; ++i) {
+        points.insert(points.end(), {1000000.05 + 0.1 * (i / 576), 5400000.05 + 0.1 * (i / 24 % 24),
+                                     250.05 + 0.1 * (i % 24), 1e6 + 0.25 * i});
+    }
+    points.insert(points.end(), {(double)NAN, 5400000.0, INFINITY, (double)NAN});
+    return points;
+}
+
+inline voxel_shift_args voxel_utm_shift(const double *from, const int32_t *count, float *points) {
+    voxel_shift_args a = {};
+    a.from = from;
+    a.origin[0] = 1000000;
+    a.origin[1] = 5400000;
+    a.origin[2] = 250;
+    a.count = count;
+    a.rows = voxel_utm_rows + 1;
+    a.columns = 4;
+    a.points = points;
+    return a;
+}
+
+// What these points become: as many voxels. points [voxel_utm_rows + 1, 4]: after the shift
+template <typename W>
+voxel_case voxel_utm_case(const float *points) {
+    voxel_case c = {};
+    c.layout = reference_layout<W>({0, 0, 0}, {23, 23, 23}, 1, {1, 1, 1}, {1, 1, 1});
+    c.count = c.capacity = c.in.rows = voxel_utm_rows + 1;
+    c.in.columns = 4;
+    c.points.assign(points, points + 4 * c.in.rows);
+    std::fill(c.in.size, c.in.size + 3, 0.1f);
+    c.in.drop_not_finite = true;
+    return c;
 }
 
 // ---- what they become ---------------------------------------------------------------------------
