@@ -55,6 +55,18 @@ typedef size_t uintptr_t;
 // A function that runs on both sides and that people call from their own kernels.
 #define SPIRA_BOTH [[maybe_unused]] static inline SPIRA_HD
 
+// PTX of sm_80 and later, and of sm_90 and later; nothing in code for other targets.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define SPIRA_ASM_80(...) asm volatile(__VA_ARGS__)
+#else
+#define SPIRA_ASM_80(...) ((void)0)
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define SPIRA_ASM_90(...) SPIRA_ASM_80(__VA_ARGS__)
+#else
+#define SPIRA_ASM_90(...) ((void)0)
+#endif
+
 // Host loops run in parallel where the compiler has OpenMP and say nothing where it has not.
 #ifdef _OPENMP
 #define SPIRA_PRAGMA(text) _Pragma(#text)

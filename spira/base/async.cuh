@@ -27,15 +27,13 @@ SPIRA_DEVICE uint32_t shared_load(uint32_t from) {
 // The lane that warp_elect chooses loads for the whole warp. For sm_90 and later.
 SPIRA_DEVICE uint32_t shared_load_elected(uint32_t from) {
     uint32_t v = 0;
-#if __CUDA_ARCH__ >= 900
-    asm volatile("{ .reg .pred chosen; .reg .b32 lane;\n"
+    SPIRA_ASM_90("{ .reg .pred chosen; .reg .b32 lane;\n"
                  "elect.sync lane|chosen, 0xffffffff;\n"
                  "@chosen ld.shared.u32 %0, [%1];\n"
                  "shfl.sync.idx.b32 %0, %0, lane, 31, 0xffffffff; }"
                  : "+r"(v)
                  : "r"(from)
                  : "memory");
-#endif
     return v;
 }
 
@@ -64,12 +62,10 @@ SPIRA_DEVICE void shared_store_4(uint32_t to, uint4 v) {
 // Whether the lane is the one that the hardware elects. For sm_90 and later.
 SPIRA_DEVICE bool warp_elect() {
     uint32_t chosen = 0;
-#if __CUDA_ARCH__ >= 900
-    asm volatile("{ .reg .pred chosen;\n"
+    SPIRA_ASM_90("{ .reg .pred chosen;\n"
                  "elect.sync _|chosen, 0xffffffff;\n"
                  "selp.u32 %0, 1, 0, chosen; }"
                  : "=r"(chosen));
-#endif
     return chosen != 0;
 }
 
@@ -151,53 +147,41 @@ SPIRA_DEVICE uint32_t poll_nonzero(const uint32_t *from) {
 
 // Copies 16 bytes, both sides aligned to 16. If `there` is false, writes zeros and does not read.
 SPIRA_DEVICE void async_copy_16(uint32_t to, const void *from, bool there) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("{ .reg .pred missing;\n"
+    SPIRA_ASM_80("{ .reg .pred missing;\n"
                  "setp.eq.u32 missing, %2, 0;\n"
                  "cp.async.cg.shared.global [%0], [%1], 16, missing; }" ::"r"(to),
                  "l"(from), "r"((uint32_t)there)
                  : "memory");
-#endif
 }
 
 // The same: `there` is negative where nothing is there.
 SPIRA_DEVICE void async_copy_16_signed(uint32_t to, const void *from, int there) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("{ .reg .pred missing;\n"
+    SPIRA_ASM_80("{ .reg .pred missing;\n"
                  "setp.lt.s32 missing, %2, 0;\n"
                  "cp.async.cg.shared.global [%0], [%1], 16, missing; }" ::"r"(to),
                  "l"(from), "r"(there)
                  : "memory");
-#endif
 }
 
 // Copies 4 bytes, both sides aligned to 4, through the multiprocessor's cache (L1).
 SPIRA_DEVICE void async_copy_4_cached(uint32_t to, const void *from) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
-#endif
+    SPIRA_ASM_80("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 
 // Waits for all copies of the calling thread.
 SPIRA_DEVICE void async_copy_wait() {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
+    SPIRA_ASM_80("cp.async.wait_all;" ::: "memory");
 }
 
 // Ends a group of copies of the calling thread.
 SPIRA_DEVICE void async_copy_commit() {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
+    SPIRA_ASM_80("cp.async.commit_group;" ::: "memory");
 }
 
 // Waits for all groups of the calling thread but the last few.
 template <int groups>
 SPIRA_DEVICE void async_copy_wait_but() {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
-#endif
+    SPIRA_ASM_80("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 }
 
 // ---- mbarriers ----------------------------------------------------------------------------------
@@ -214,32 +198,24 @@ SPIRA_DEVICE
 #endif
     void
     mbarrier_init(uint64_t *barrier, int arrivals) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+    SPIRA_ASM_80("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
                  : "memory");
-#endif
 }
 
 // After mbarrier_init: makes it visible to the cluster and to the copy engine.
 SPIRA_DEVICE void mbarrier_init_fence() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-#endif
+    SPIRA_ASM_90("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 // Frees the mbarrier's memory for other use. No thread may use it afterwards.
 SPIRA_DEVICE void mbarrier_inval(uint64_t *barrier) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
-#endif
+    SPIRA_ASM_80("mbarrier.inval.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 SPIRA_DEVICE void mbarrier_arrive(uint32_t barrier) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("{ .reg .b64 state;\n"
+    SPIRA_ASM_80("{ .reg .b64 state;\n"
                  "mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier)
                  : "memory");
-#endif
 }
 
 // Arrivals of a warp's lanes that count: the first lane arrives for all of them. racecheck does not
@@ -261,56 +237,44 @@ SPIRA_DEVICE void mbarrier_arrive_warp(uint32_t barrier) {
 // Arrives when all earlier copies of the calling thread have completed. Does not release its
 // stores.
 SPIRA_DEVICE void mbarrier_arrive_copies(uint32_t barrier) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
-#endif
+    SPIRA_ASM_80("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
 // Arrives, and adds `bytes` of bulk copies that must complete before the phase can end.
 SPIRA_DEVICE void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("{ .reg .b64 state;\n"
+    SPIRA_ASM_90("{ .reg .b64 state;\n"
                  "mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(barrier),
                  "r"(bytes)
                  : "memory");
-#endif
 }
 
 // The copy engine copies a multiple of 16 bytes, both sides aligned to 16, and reports the bytes to
 // the mbarrier.
 SPIRA_DEVICE void mbarrier_bulk_copy(uint32_t to, const void *from, uint32_t bytes,
                                      uint32_t barrier) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+    SPIRA_ASM_90("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                  " [%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
-#endif
 }
 
 // Makes the thread's stores to shared memory visible to the copy engine.
 SPIRA_DEVICE void proxy_fence() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
+    SPIRA_ASM_90("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // The copy engine copies a multiple of 16 bytes, both sides aligned to 16, to global memory.
 SPIRA_DEVICE void bulk_store(void *to, uint32_t from, uint32_t bytes) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+    SPIRA_ASM_90("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
                  "cp.async.bulk.commit_group;" ::"l"(to),
                  "r"(from), "r"(bytes)
                  : "memory");
-#endif
 }
 
 // Waits until the copy engine has read the sources of the thread's bulk_store calls. Required
 // before they are overwritten and before the thread block ends.
 SPIRA_DEVICE void bulk_store_wait() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-#endif
+    SPIRA_ASM_90("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
 // Waits until the phase of this parity has completed.
@@ -358,42 +322,34 @@ SPIRA_DEVICE bool named_barrier_any(int number, int threads, bool mine) {
 // Maps an address of this thread block to the same variable of thread block `rank`.
 SPIRA_DEVICE uint32_t cluster_address(uint32_t shared, uint32_t rank) {
     uint32_t there = 0;
-#if __CUDA_ARCH__ >= 900
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared), "r"(rank));
-#endif
+    SPIRA_ASM_90("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared), "r"(rank));
     return there;
 }
 
 // Stores 16 bytes asynchronously and reports them to an mbarrier of the same thread block. Threads
 // that wait there with cluster_wait see them.
 SPIRA_DEVICE void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32"
+    SPIRA_ASM_90("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32"
                  " [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
                  "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
                  : "memory");
-#endif
 }
 
 // Arrives at an mbarrier of the cluster. Threads that wait there with cluster_wait see all earlier
 // stores of the calling thread.
 SPIRA_DEVICE void cluster_arrive(uint32_t barrier) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
+    SPIRA_ASM_90("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
                  : "memory");
-#endif
 }
 
 // Waits until the phase of this parity has completed, with the cluster's visibility.
 SPIRA_DEVICE void cluster_wait(uint32_t barrier, uint32_t phase) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("{ .reg .pred done;\n"
+    SPIRA_ASM_90("{ .reg .pred done;\n"
                  "again:\n"
                  "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
                  "@!done bra again; }" ::"r"(barrier),
                  "r"(phase)
                  : "memory");
-#endif
 }
 
 // A barrier of all threads of the cluster that orders their memory accesses.

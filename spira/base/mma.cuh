@@ -25,38 +25,28 @@ namespace spira {
 template <typename E>
 SPIRA_DEVICE void mma_step(float (&sum)[4], uint4 a, uint32_t b0, uint32_t b1);
 
-template <>
-__device__ __forceinline__ void mma_step<__half>(float (&sum)[4], uint4 a, uint32_t b0,
-                                                 uint32_t b1) {
-#if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+#if SPIRA_MMA
+#define SPIRA_MMA_ASM(FORM)                                                                        \
+    asm("mma.sync.aligned." FORM " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"          \
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])                                   \
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1))
+#else
+#define SPIRA_MMA_ASM(FORM) ((void)0)
 #endif
-}
 
-template <>
-__device__ __forceinline__ void mma_step<__nv_bfloat16>(float (&sum)[4], uint4 a, uint32_t b0,
-                                                        uint32_t b1) {
-#if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-#endif
-}
+#define SPIRA_MMA_STEP(E, FORM)                                                                    \
+    template <>                                                                                    \
+    __device__ __forceinline__ void mma_step<E>(float(&sum)[4], uint4 a, uint32_t b0,              \
+                                                uint32_t b1) {                                     \
+        SPIRA_MMA_ASM(FORM);                                                                       \
+    }
 
-template <> // float stands for tf32
-__device__ __forceinline__ void mma_step<float>(float (&sum)[4], uint4 a, uint32_t b0,
-                                                uint32_t b1) {
-#if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-#endif
-}
+SPIRA_MMA_STEP(__half, "m16n8k16.row.col.f32.f16.f16.f32")
+SPIRA_MMA_STEP(__nv_bfloat16, "m16n8k16.row.col.f32.bf16.bf16.f32")
+SPIRA_MMA_STEP(float, "m16n8k8.row.col.f32.tf32.tf32.f32") // float stands for tf32
+
+#undef SPIRA_MMA_STEP
+#undef SPIRA_MMA_ASM
 
 // Several products with the same b.
 template <typename E, int many>
@@ -73,12 +63,10 @@ SPIRA_DEVICE void mma_steps(float (&sum)[many][4], const uint4 (&a)[many], uint3
 // row g.
 SPIRA_DEVICE uint4 matrix_load_4(uint32_t row) {
     uint4 v = make_uint4(0, 0, 0, 0);
-#if SPIRA_MMA
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+    SPIRA_ASM_80("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "r"(row)
                  : "memory");
-#endif
     return v;
 }
 
@@ -86,12 +74,10 @@ SPIRA_DEVICE uint4 matrix_load_4(uint32_t row) {
 // t and 2 t + 1.
 SPIRA_DEVICE uint4 matrix_load_4_transposed(uint32_t row) {
     uint4 v = make_uint4(0, 0, 0, 0);
-#if SPIRA_MMA
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+    SPIRA_ASM_80("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "r"(row)
                  : "memory");
-#endif
     return v;
 }
 

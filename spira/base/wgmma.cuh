@@ -14,8 +14,10 @@
 // Whether the target is sm_90a, which has the instruction.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define SPIRA_WGMMA 1
+#define SPIRA_ASM_90A(...) asm volatile(__VA_ARGS__)
 #else
 #define SPIRA_WGMMA 0
+#define SPIRA_ASM_90A(...) ((void)0)
 #endif
 
 namespace spira {
@@ -23,42 +25,32 @@ namespace spira {
 // Call before steps: makes registers and shared memory, also copies of other threads, visible to
 // them.
 SPIRA_DEVICE void wgmma_begin() {
-#if SPIRA_WGMMA
-    asm volatile("fence.proxy.async.shared::cta;\n"
-                 "wgmma.fence.sync.aligned;" ::
-                     : "memory");
-#endif
+    SPIRA_ASM_90A("fence.proxy.async.shared::cta;\n"
+                  "wgmma.fence.sync.aligned;" ::
+                      : "memory");
 }
 
 // Call after steps: makes them a group.
 SPIRA_DEVICE void wgmma_end() {
-#if SPIRA_WGMMA
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-#endif
+    SPIRA_ASM_90A("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
 // Waits until at most `groups` groups are in flight.
 template <int groups>
 SPIRA_DEVICE void wgmma_wait() {
-#if SPIRA_WGMMA
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
-#endif
+    SPIRA_ASM_90A("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
 }
 
 // Sets the register budget of each thread of the warpgroup from here on, a multiple of 8: fewer, or
 // more. More registers are waited for until other warpgroups have released enough.
 template <int registers>
 SPIRA_DEVICE void setmaxnreg_dec() {
-#if SPIRA_WGMMA
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
-#endif
+    SPIRA_ASM_90A("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
 template <int registers>
 SPIRA_DEVICE void setmaxnreg_inc() {
-#if SPIRA_WGMMA
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
-#endif
+    SPIRA_ASM_90A("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
 // Call after wgmma_wait<0>: keeps the compiler from reading the accumulators earlier.
