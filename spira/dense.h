@@ -56,14 +56,14 @@ SPIRA_API status dense_elements(const expand_grid *grid, int batch, int channels
     SPIRA_REQUIRE(grid, status_null_pointer, "grid", 0);
     SPIRA_REQUIRE(batch >= 1, status_bad_size, "batch", batch);
     SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
-    const int extent[3] = {grid->extent.x, grid->extent.y, grid->extent.z};
     int64_t all = (int64_t)batch * channels;
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(extent[a] >= 1 && extent[a] <= voxel_index_max, status_bad_size,
-                      "grid.extent", extent[a]);
-        SPIRA_REQUIRE(all <= ((int64_t)1 << 60) / extent[a], status_bad_size,
-                      "grid.extent (a map of 2^60 or more elements)", extent[a]);
-        all *= extent[a];
+        const int extent = triple_at(grid->extent, a);
+        SPIRA_REQUIRE(extent >= 1 && extent <= voxel_index_max, status_bad_size, "grid.extent",
+                      extent);
+        SPIRA_REQUIRE(all <= ((int64_t)1 << 60) / extent, status_bad_size,
+                      "grid.extent (a map of 2^60 or more elements)", extent);
+        all *= extent;
     }
     *count = all;
     return status_success();

@@ -39,10 +39,10 @@ SPIRA_API triple downsample_from_of(const downsample_args<W> *a) {
 }
 
 SPIRA_API status downsample_from_check(triple from, triple stride) {
-    const int f[3] = {from.x, from.y, from.z}, s[3] = {stride.x, stride.y, stride.z};
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(f[a] >= 1 && s[a] >= 1 && s[a] % f[a] == 0, status_stride,
-                      "from (does not divide the stride)", f[a]);
+        const int f = triple_at(from, a), s = triple_at(stride, a);
+        SPIRA_REQUIRE(f >= 1 && s >= 1 && s % f == 0, status_stride,
+                      "from (does not divide the stride)", f);
     }
     return status_success();
 }
@@ -52,15 +52,12 @@ SPIRA_API status downsample_from_check(triple from, triple stride) {
 template <typename W>
 SPIRA_API status downsample_layout_check(const word_layout *layout, triple stride) {
     SPIRA_TRY(word_check<W>(layout));
-    const int s[3] = {stride.x, stride.y, stride.z};
-    const int bias[3] = {layout->bias.x, layout->bias.y, layout->bias.z};
-    const int lo[3] = {layout->lo.x, layout->lo.y, layout->lo.z};
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(s[a] >= 1 && s[a] <= 1 << 20, status_stride, "stride", s[a]);
-        SPIRA_REQUIRE(bias[a] % s[a] == 0 || !downsample_by_mask(stride), status_stride,
-                      "stride (larger than the layout was fitted to)", s[a]);
-        SPIRA_REQUIRE(floor_to(lo[a], s[a]) >= lo[a], status_stride,
-                      "stride (larger than the layout was fitted to)", s[a]);
+        const int s = triple_at(stride, a), lo = triple_at(layout->lo, a);
+        SPIRA_REQUIRE(s >= 1 && s <= 1 << 20, status_stride, "stride", s);
+        const bool masks = triple_at(layout->bias, a) % s == 0 || !downsample_by_mask(stride);
+        SPIRA_REQUIRE(masks && floor_to(lo, s) >= lo, status_stride,
+                      "stride (larger than the layout was fitted to)", s);
     }
     return status_success();
 }

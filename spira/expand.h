@@ -111,15 +111,14 @@ SPIRA_API status expand_axes_make(const kernel_shape *kernel, const expand_rule 
     const expand_grid *g = &rule->grid;
     expand_axis *const axis[3] = {&axes->x, &axes->y, &axes->z};
     for (int a = 0; a < 3; ++a) {
-        const auto at = [&](triple t) { return a == 0 ? t.x : a == 1 ? t.y : t.z; };
         *axis[a] = {};
-        axis[a]->size = at(kernel->size);
-        axis[a]->dilation = at(kernel->dilation);
-        axis[a]->spacing = at(kernel->stride);
-        axis[a]->ratio = at(rule->ratio);
-        axis[a]->padding = at(rule->padding);
-        axis[a]->origin = at(g->origin);
-        axis[a]->extent = at(g->extent);
+        axis[a]->size = triple_at(kernel->size, a);
+        axis[a]->dilation = triple_at(kernel->dilation, a);
+        axis[a]->spacing = triple_at(kernel->stride, a);
+        axis[a]->ratio = triple_at(rule->ratio, a);
+        axis[a]->padding = triple_at(rule->padding, a);
+        axis[a]->origin = triple_at(g->origin, a);
+        axis[a]->extent = triple_at(g->extent, a);
         SPIRA_TRY(expand_axis_check(axis[a]));
         SPIRA_TRY(expand_axis_derive(axis[a]));
     }

@@ -79,25 +79,14 @@ SPIRA_BOTH W join_word(const join_word_of<W> &of, W word) {
     return (word & of.keep) | of.put;
 }
 
-// The bounds that `at` must keep. Returns false where no axis is dropped.
-SPIRA_API bool join_bounds(const word_layout *l, join_axis axis, int *lo, int *hi) {
-    *lo = axis == join_axis_x ? l->lo.x : axis == join_axis_y ? l->lo.y : l->lo.z;
-    *hi = axis == join_axis_x ? l->hi.x : axis == join_axis_y ? l->hi.y : l->hi.z;
-    return axis != join_axis_none;
-}
-
 template <typename W>
 SPIRA_API join_word_of<W> join_word_make(const word_layout *l, join_axis axis, int at) {
-    const int width = axis == join_axis_x   ? l->width.x
-                      : axis == join_axis_y ? l->width.y
-                                            : l->width.z;
-    const int bias = axis == join_axis_x ? l->bias.x : axis == join_axis_y ? l->bias.y : l->bias.z;
-    const int shift = axis == join_axis_x ? l->shift_x : axis == join_axis_y ? l->shift_y : 0;
     if (axis == join_axis_none) {
         return {word_none<W>(), 0};
     }
-    const W field = (((W)1 << width) - 1) << shift; // fields have at most 31 bits
-    return {(W)~field, (W)(uint32_t)(at + bias) << shift};
+    const int a = axis - join_axis_x, shift = triple_at({l->shift_x, l->shift_y, 0}, a);
+    const W field = (((W)1 << triple_at(l->width, a)) - 1) << shift; // at most 31 bits
+    return {(W)~field, (W)(uint32_t)(at + triple_at(l->bias, a)) << shift};
 }
 
 // Source rows of all sets: the words that are ordered, and the size of join_rows.order.
@@ -134,13 +123,16 @@ SPIRA_API status join_rows_check(const join_rows *rows) {
 template <typename W>
 SPIRA_API status join_check(const join_args<W> *a) {
     int32_t total;
-    int lo, hi;
     SPIRA_TRY(join_sources(a, &total));
     SPIRA_TRY(word_check<W>(a->layout));
     SPIRA_REQUIRE(a->axis >= join_axis_none && a->axis <= join_axis_z, status_unsupported, "axis",
                   a->axis);
-    SPIRA_REQUIRE(!join_bounds(a->layout, a->axis, &lo, &hi) || (a->at >= lo && a->at <= hi),
-                  status_bad_size, "at (outside of the word layout)", a->at);
+    if (a->axis != join_axis_none) {
+        const int axis = a->axis - join_axis_x;
+        SPIRA_REQUIRE(a->at >= triple_at(a->layout->lo, axis) &&
+                          a->at <= triple_at(a->layout->hi, axis),
+                      status_bad_size, "at (outside of the word layout)", a->at);
+    }
     SPIRA_TRY(voxel_set_check(&a->out));
     for (int s = 0; s < a->sets; ++s) {
         SPIRA_TRY(voxel_set_check(&a->set[s]));

@@ -51,13 +51,12 @@ SPIRA_API status numeric_dispatch(numeric type, F body) {
     }
 }
 
-SPIRA_DEVICE float element_to_float(float f) {
-    return f;
-}
-SPIRA_DEVICE float element_to_float(__half h) {
+template <>
+SPIRA_HD inline float element_to_float<__half>(__half h) {
     return __half2float(h);
 }
-SPIRA_DEVICE float element_to_float(__nv_bfloat16 h) {
+template <>
+SPIRA_HD inline float element_to_float<__nv_bfloat16>(__nv_bfloat16 h) {
     return __bfloat162float(h);
 }
 

@@ -93,6 +93,14 @@ SPIRA_BOTH float float_subtract(float a, float b) {
 #endif
 }
 
+// An element of an array as a number; of 16 bits: numeric.cuh.
+template <typename E>
+SPIRA_BOTH float element_to_float(E element);
+template <>
+SPIRA_HD inline float element_to_float<float>(float f) {
+    return f;
+}
+
 // Rounds to nearest, ties to even, keeping the top 32 - `drop` bits. NaN stays NaN.
 SPIRA_API uint32_t float_bits_rounded(uint32_t u, int drop) {
     if ((u & 0x7fffffffu) > 0x7f800000u) {

@@ -52,18 +52,16 @@ SPIRA_BOTH int kernel_first(int size) {
 
 SPIRA_API status kernel_check(const kernel_shape *s) {
     SPIRA_REQUIRE(s, status_null_pointer, "kernel", 0);
-    const int size[3] = {s->size.x, s->size.y, s->size.z};
-    const int dilation[3] = {s->dilation.x, s->dilation.y, s->dilation.z};
-    const int stride[3] = {s->stride.x, s->stride.y, s->stride.z};
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(size[a] >= 1 && size[a] <= kernel_size_max, status_kernel_size, "kernel.size",
-                      size[a]);
-        SPIRA_REQUIRE(dilation[a] >= 1 && dilation[a] <= 1 << 20, status_bad_size,
-                      "kernel.dilation", dilation[a]);
-        SPIRA_REQUIRE(stride[a] >= 1 && stride[a] <= 1 << 20, status_stride, "kernel.stride",
-                      stride[a]);
-        SPIRA_REQUIRE((int64_t)size[a] * dilation[a] * stride[a] < INT32_MAX, status_bad_size,
-                      "kernel (reach)", size[a]);
+        const int size = triple_at(s->size, a), stride = triple_at(s->stride, a);
+        const int dilation = triple_at(s->dilation, a);
+        SPIRA_REQUIRE(size >= 1 && size <= kernel_size_max, status_kernel_size, "kernel.size",
+                      size);
+        SPIRA_REQUIRE(dilation >= 1 && dilation <= 1 << 20, status_bad_size, "kernel.dilation",
+                      dilation);
+        SPIRA_REQUIRE(stride >= 1 && stride <= 1 << 20, status_stride, "kernel.stride", stride);
+        SPIRA_REQUIRE((int64_t)size * dilation * stride < INT32_MAX, status_bad_size,
+                      "kernel (reach)", size);
     }
     return status_success();
 }

@@ -87,29 +87,34 @@ SPIRA_API status pool_global_check(const pool_global_args<W> *a) {
     return pool_features_check(a);
 }
 
+// Channel c of output o, on both sides. E: of the features.
+template <typename E>
+SPIRA_BOTH float pool_value(const pool_args &a, int64_t o, int64_t c) {
+    const E *__restrict__ in = (const E *)a.in;
+    const int32_t *__restrict__ taps = a.map + o * a.volume;
+    float value = 0;
+    int sources = 0;
+    for (int k = 0; k < a.volume; ++k) {
+        const int64_t source = taps[k];
+        if (source >= 0) {
+            const float x = element_to_float(in[source * a.channels + c]);
+            value = sources == 0 ? x : a.kind == pool_max ? float_larger(x, value) : value + x;
+            ++sources;
+        }
+    }
+    return a.kind == pool_average && sources ? float_divide(value, (float)sources) : value;
+}
+
 // The host loop of `pool` (pool.cuh), on floats in host memory.
 SPIRA_API status pool_host(const pool_args *args) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     pool_args a = *args;
     a.type = numeric_f32;
     SPIRA_TRY(pool_check(&a));
-    const float *in = (const float *)a.in;
     const int64_t outputs = count_clamp(*a.count, a.capacity);
     for (int64_t o = 0; o < outputs; ++o) {
         for (int c = 0; c < a.channels; ++c) {
-            float value = 0;
-            int taps = 0;
-            for (int k = 0; k < a.volume; ++k) {
-                const int64_t source = a.map[o * a.volume + k];
-                if (source < 0) {
-                    continue;
-                }
-                const float x = in[source * a.channels + c];
-                value = taps == 0 ? x : a.kind == pool_max ? float_larger(x, value) : value + x;
-                ++taps;
-            }
-            ((float *)a.out)[o * a.channels + c] =
-                a.kind == pool_average && taps ? value / (float)taps : value;
+            ((float *)a.out)[o * a.channels + c] = pool_value<float>(a, o, c);
         }
     }
     return status_success();

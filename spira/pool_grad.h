@@ -80,43 +80,40 @@ SPIRA_BOTH float pool_share(const int32_t *taps, int volume, float out_grad) {
     for (int k = 0; k < volume; ++k) {
         sources += taps[k] >= 0;
     }
-#ifdef __CUDA_ARCH__
-    return __fdiv_rn(out_grad, (float)sources);
-#else
-    return out_grad / (float)sources;
-#endif
+    return float_divide(out_grad, (float)sources);
 }
 
-// ---- host loop ----------------------------------------------------------------------------------
-
-// The source that the maximum of an output is from. in: the channel of row 0.
-SPIRA_API int32_t pool_winner_host(const pool_grad_args *a, const int32_t *taps, const float *in) {
+// The source that the maximum of an output is from. E: of the features; in: the channel of row 0.
+template <typename E>
+SPIRA_BOTH int32_t pool_winner(const pool_grad_args &a, const int32_t *taps, const E *in) {
     int32_t winner = -1;
     float value = 0;
-    for (int k = 0; k < a->volume; ++k) {
-        const float x = taps[k] >= 0 ? in[(int64_t)taps[k] * a->channels] : 0;
-        if (taps[k] >= 0 && pool_takes(winner < 0, x, value)) {
-            winner = taps[k];
-            value = x;
+    for (int k = 0; k < a.volume; ++k) {
+        const int32_t source = taps[k];
+        if (source >= 0) {
+            const float x = element_to_float(in[(int64_t)source * a.channels]);
+            const bool takes = pool_takes(winner < 0, x, value);
+            winner = takes ? source : winner;
+            value = takes ? x : value;
         }
     }
     return winner;
 }
 
-// One element of the gradient. Both sides add in the order of the offsets, so that they round
-// alike.
-SPIRA_API float pool_grad_value_host(const pool_grad_args *a, int64_t i, int c) {
+// Channel c of input i. Both sides add in the order of the offsets, so that they round alike.
+template <typename E>
+SPIRA_BOTH float pool_grad_value(const pool_grad_args &a, int64_t i, int64_t c) {
     float sum = 0;
-    for (int k = 0; k < a->volume; ++k) {
-        const int64_t o = a->back[i * a->volume + k];
+    for (int k = 0; k < a.volume; ++k) {
+        const int64_t o = a.back[i * a.volume + k];
         if (o < 0) {
             continue;
         }
-        const int32_t *taps = a->map + o * a->volume;
-        const float grad = ((const float *)a->out_grad)[o * a->channels + c];
-        if (a->kind == pool_average) {
-            sum += pool_share(taps, a->volume, grad);
-        } else if (pool_winner_host(a, taps, (const float *)a->in + c) == i) {
+        const int32_t *taps = a.map + o * a.volume;
+        const float grad = element_to_float(((const E *)a.out_grad)[o * a.channels + c]);
+        if (a.kind == pool_average) {
+            sum += pool_share(taps, a.volume, grad);
+        } else if (pool_winner(a, taps, (const E *)a.in + c) == i) {
             sum += grad;
         }
     }
@@ -133,7 +130,7 @@ SPIRA_API status pool_grad_host(const pool_grad_args *args) {
     SPIRA_PARALLEL_FOR
     for (int64_t i = 0; i < count; ++i) {
         for (int c = 0; c < a.channels; ++c) {
-            ((float *)a.in_grad)[i * a.channels + c] = pool_grad_value_host(&a, i, c);
+            ((float *)a.in_grad)[i * a.channels + c] = pool_grad_value<float>(a, i, c);
         }
     }
     return status_success();

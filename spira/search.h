@@ -116,18 +116,15 @@ SPIRA_BOTH void search_voxel(const search_walk<W> &walk, const W *source, int co
 SPIRA_API status search_check(const word_layout *layout, const kernel_shape *kernel) {
     SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
     SPIRA_TRY(kernel_check(kernel));
-    triple reach = kernel_reach(kernel);
-    const int64_t below[3] = {(int64_t)layout->lo.x + layout->bias.x,
-                              (int64_t)layout->lo.y + layout->bias.y,
-                              (int64_t)layout->lo.z + layout->bias.z};
-    const int64_t above[3] = {((int64_t)1 << layout->width.x) - 2 - layout->bias.x - layout->hi.x,
-                              ((int64_t)1 << layout->width.y) - 2 - layout->bias.y - layout->hi.y,
-                              ((int64_t)1 << layout->width.z) - 2 - layout->bias.z - layout->hi.z};
-    const int need[3] = {reach.x, reach.y, reach.z};
+    const triple reach = kernel_reach(kernel);
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(need[a] <= below[a] && need[a] <= above[a], status_unsupported,
+        const int64_t need = triple_at(reach, a), bias = triple_at(layout->bias, a);
+        const int64_t last = ((int64_t)1 << triple_at(layout->width, a)) - 2; // of the field
+        SPIRA_REQUIRE(need <= triple_at(layout->lo, a) + bias &&
+                          need <= last - bias - triple_at(layout->hi, a),
+                      status_unsupported,
                       "kernel (reaches beyond the word layout's margin: raise word_need.reach)",
-                      need[a]);
+                      need);
     }
     return status_success();
 }

@@ -70,43 +70,36 @@ SPIRA_API status word_fit(const word_need *need, word_layout *layout) {
     SPIRA_REQUIRE(need, status_null_pointer, "need", 0);
     SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
     SPIRA_REQUIRE(need->batches >= 1, status_bad_size, "batches", need->batches);
-    const int lo[3] = {need->lo.x, need->lo.y, need->lo.z};
-    const int hi[3] = {need->hi.x, need->hi.y, need->hi.z};
-    const int stride[3] = {need->stride.x, need->stride.y, need->stride.z};
-    const int reach[3] = {need->reach.x, need->reach.y, need->reach.z};
+    word_layout l = {};
+    l.batches = need->batches;
+    l.width_batch = bits_for((uint64_t)need->batches - 1);
     int64_t bias[3];
-    int width[3];
     for (int a = 0; a < 3; ++a) {
-        SPIRA_REQUIRE(lo[a] <= hi[a], status_bad_size, "bounds (hi < lo)", hi[a]);
-        SPIRA_REQUIRE(stride[a] >= 1, status_stride, "stride", stride[a]);
-        SPIRA_REQUIRE(reach[a] >= 0, status_bad_size, "reach", reach[a]);
-        SPIRA_REQUIRE((int64_t)hi[a] + reach[a] <= INT32_MAX, status_bad_size,
-                      "bounds (hi + reach is no int)", hi[a]);
-        word_fit_axis(lo[a], hi[a], stride[a], reach[a], &bias[a], &width[a]);
+        const int lo = triple_at(need->lo, a), hi = triple_at(need->hi, a);
+        const int stride = triple_at(need->stride, a), reach = triple_at(need->reach, a);
+        SPIRA_REQUIRE(lo <= hi, status_bad_size, "bounds (hi < lo)", hi);
+        SPIRA_REQUIRE(stride >= 1, status_stride, "stride", stride);
+        SPIRA_REQUIRE(reach >= 0, status_bad_size, "reach", reach);
+        SPIRA_REQUIRE((int64_t)hi + reach <= INT32_MAX, status_bad_size,
+                      "bounds (hi + reach is no int)", hi);
+        int *const width = triple_at(&l.width, a);
+        word_fit_axis(lo, hi, stride, reach, &bias[a], width);
+        const int64_t top = ((int64_t)1 << *width) - 2 - reach - bias[a];
+        *triple_at(&l.bias, a) = (int)bias[a];
+        *triple_at(&l.lo, a) = (int)floor_to(lo, stride);
+        *triple_at(&l.hi, a) = (int)min_of(top, INT32_MAX - reach);
     }
-    int width_batch = bits_for((uint64_t)need->batches - 1);
-    int total = width_batch + width[0] + width[1] + width[2];
-    SPIRA_REQUIRE(total <= 64, status_bits, "layout", total - 64);
+    l.shift_y = l.width.z;
+    l.shift_x = l.shift_y + l.width.y;
+    l.shift_b = l.shift_x + l.width.x;
+    SPIRA_REQUIRE(word_bits(&l) <= 64, status_bits, "layout", word_bits(&l) - 64);
     for (int a = 0; a < 3; ++a) { // coordinates and biases are ints
-        SPIRA_REQUIRE(width[a] <= 31 && bias[a] <= INT32_MAX && bias[a] >= -INT32_MAX,
-                      status_bad_size, "bounds (an axis needs more than 31 bits)", width[a]);
+        SPIRA_REQUIRE(triple_at(l.width, a) <= 31 && bias[a] <= INT32_MAX && bias[a] >= -INT32_MAX,
+                      status_bad_size, "bounds (an axis needs more than 31 bits)",
+                      triple_at(l.width, a));
     }
-    layout->bits = total <= 32 ? 32 : 64;
-    layout->width = triple_make(width[0], width[1], width[2]);
-    layout->width_batch = width_batch;
-    layout->shift_y = width[2];
-    layout->shift_x = width[2] + width[1];
-    layout->shift_b = width[2] + width[1] + width[0];
-    layout->batches = need->batches;
-    int *bias_out[3] = {&layout->bias.x, &layout->bias.y, &layout->bias.z};
-    int *lo_out[3] = {&layout->lo.x, &layout->lo.y, &layout->lo.z};
-    int *hi_out[3] = {&layout->hi.x, &layout->hi.y, &layout->hi.z};
-    for (int a = 0; a < 3; ++a) {
-        int64_t top = ((int64_t)1 << width[a]) - 2 - reach[a] - bias[a];
-        *bias_out[a] = (int)bias[a];
-        *lo_out[a] = (int)floor_to(lo[a], stride[a]);
-        *hi_out[a] = (int)min_of(top, INT32_MAX - reach[a]);
-    }
+    l.bits = word_bits(&l) <= 32 ? 32 : 64;
+    *layout = l;
     return status_success();
 }
 

@@ -354,10 +354,8 @@ SPIRA_DEVICE void cluster_wait(uint32_t barrier, uint32_t phase) {
 
 // A barrier of all threads of the cluster that orders their memory accesses.
 SPIRA_DEVICE void cluster_sync() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-#endif
+    SPIRA_ASM_90("barrier.cluster.arrive.release;" ::: "memory");
+    SPIRA_ASM_90("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // A barrier of all threads of the cluster, in two steps: arrive, wait. It orders no memory accesses

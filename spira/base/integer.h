@@ -16,6 +16,15 @@ SPIRA_BOTH triple triple_make(int x, int y, int z) {
     return t;
 }
 
+// Component 0, 1 or 2.
+SPIRA_BOTH int *triple_at(triple *t, int axis) {
+    return axis == 0 ? &t->x : axis == 1 ? &t->y : &t->z;
+}
+
+SPIRA_BOTH int triple_at(const triple &t, int axis) {
+    return axis == 0 ? t.x : axis == 1 ? t.y : t.z;
+}
+
 SPIRA_BOTH bool triple_equal(triple a, triple b) {
     return a.x == b.x && a.y == b.y && a.z == b.z;
 }

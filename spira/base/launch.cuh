@@ -23,25 +23,19 @@ namespace spira {
 // Waits until the kernels before this one have completed and their writes are visible; then
 // releases the dependents of this one.
 SPIRA_DEVICE void pdl_wait() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
+    SPIRA_ASM_90("griddepcontrol.wait;" ::: "memory");
+    SPIRA_ASM_90("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 // The same without a release. For kernels that make what a dependent may read before it waits, as
 // packed weights.
 SPIRA_DEVICE void pdl_wait_alone() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+    SPIRA_ASM_90("griddepcontrol.wait;" ::: "memory");
 }
 
 // Releases dependents; they consume nothing from this kernel.
 SPIRA_DEVICE void pdl_launch_dependents() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
+    SPIRA_ASM_90("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 // Thread blocks for __launch_bounds__: `wanted`, or as many as a multiprocessor has threads for.

@@ -28,8 +28,8 @@ SPIRA_API status net_common_stride(const net_plan *p, triple *common) {
     *common = triple_make(1, 1, 1);
     for (int s = 0; s < p->sets; ++s) {
         for (int a = 0; a < 3; ++a) {
-            int *stride = net_axis(common, a);
-            const int64_t both = net_common_multiple(*stride, net_axis(p->set[s].stride, a));
+            int *stride = triple_at(common, a);
+            const int64_t both = net_common_multiple(*stride, triple_at(p->set[s].stride, a));
             SPIRA_REQUIRE(both <= 1 << 20, status_stride, "layers (their common stride)", both);
             *stride = (int)both;
         }
@@ -49,12 +49,12 @@ SPIRA_API bool net_set_widens(const net_set *set) {
 // The bounds of a grid, on the axes that have an extent.
 SPIRA_API void net_set_bounds(const net_set *set, triple *lo, triple *hi) {
     for (int a = 0; a < 3; ++a) {
-        const int origin = net_axis(set->grid.origin, a);
-        const int64_t extent = net_axis(set->grid.extent, a);
+        const int origin = triple_at(set->grid.origin, a);
+        const int64_t extent = triple_at(set->grid.extent, a);
         if (extent) {
-            *net_axis(lo, a) = origin;
-            *net_axis(hi, a) =
-                (int)min_of(origin + (extent - 1) * net_axis(set->stride, a), INT32_MAX);
+            *triple_at(lo, a) = origin;
+            *triple_at(hi, a) =
+                (int)min_of(origin + (extent - 1) * triple_at(set->stride, a), INT32_MAX);
         }
     }
 }

@@ -87,7 +87,7 @@ SPIRA_API status net_check_layer(const net_plan *p, int i) {
 
 SPIRA_API status net_check_grid(const expand_grid *grid, int batch) {
     for (int a = 0; a < 3; ++a) {
-        const int origin = net_axis(grid->origin, a), extent = net_axis(grid->extent, a);
+        const int origin = triple_at(grid->origin, a), extent = triple_at(grid->extent, a);
         SPIRA_REQUIRE(origin >= -voxel_index_max && origin <= voxel_index_max, status_bad_size,
                       "limits.grid.origin", origin);
         SPIRA_REQUIRE(extent >= 0 && extent <= voxel_index_max, status_bad_size,

@@ -31,15 +31,6 @@ SPIRA_API bool net_triple_given(triple t) {
     return t.x || t.y || t.z;
 }
 
-// Component 0, 1 or 2 of a triple.
-SPIRA_API int *net_axis(triple *t, int axis) {
-    return axis == 0 ? &t->x : axis == 1 ? &t->y : &t->z;
-}
-
-SPIRA_API int net_axis(const triple &t, int axis) {
-    return axis == 0 ? t.x : axis == 1 ? t.y : t.z;
-}
-
 // All that a layer reads.
 enum { net_reads_sources = 4, net_reads_residual = net_reads_sources, net_reads_all };
 

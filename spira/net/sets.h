@@ -20,7 +20,7 @@ SPIRA_API int64_t net_cells(const net_plan *p, const expand_grid *grid) {
     const int64_t most = INT32_MAX / 2;
     int64_t cells = p->limits.batch;
     for (int a = 0; a < 3; ++a) {
-        const int extent = net_axis(grid->extent, a);
+        const int extent = triple_at(grid->extent, a);
         if (cells == 0 || extent == 0) {
             return most;
         }
@@ -92,8 +92,8 @@ SPIRA_API status net_add_floor(net_plan *p, int i, triple stride, int *set) {
     node.stride = stride;
     node.grid = from->grid;
     for (int a = 0; a < 3; ++a) {
-        net_floor_axis(net_axis(by, a), net_axis(stride, a), net_axis(&node.grid.origin, a),
-                       net_axis(&node.grid.extent, a));
+        net_floor_axis(triple_at(by, a), triple_at(stride, a), triple_at(&node.grid.origin, a),
+                       triple_at(&node.grid.extent, a));
     }
     node.by = net_set_floor;
     node.base = from->base;
@@ -122,9 +122,9 @@ SPIRA_API status net_check_extent(const net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
     const triple n = p->set[net_source_set(p, net_number(l->source))].grid.extent;
     for (int a = 0; a < 3; ++a) {
-        const int64_t reach = (int64_t)net_axis(l->dilation, a) * (net_axis(l->size, a) - 1);
-        const int extent = net_axis(n, a);
-        if (extent && extent + 2 * (int64_t)net_axis(l->padding, a) <= reach) {
+        const int64_t reach = (int64_t)triple_at(l->dilation, a) * (triple_at(l->size, a) - 1);
+        const int extent = triple_at(n, a);
+        if (extent && extent + 2 * (int64_t)triple_at(l->padding, a) <= reach) {
             return net_fault("an extent that the layer makes empty", i);
         }
     }
@@ -205,7 +205,8 @@ SPIRA_API join_args<W> net_join_args(const net_plan *p, int s, const net_run_arg
         args.set[n] = net_voxels(p, set->source[n], run->input, run->memory);
     }
     args.axis = set->axis;
-    args.at = set->axis == join_axis_none ? 0 : net_axis(set->grid.origin, set->axis - join_axis_x);
+    args.at =
+        set->axis == join_axis_none ? 0 : triple_at(set->grid.origin, set->axis - join_axis_x);
     args.out = net_voxels(p, s, run->input, run->memory);
     args.rows = net_join_rows(set, run->memory);
     args.trouble = run->trouble;
@@ -237,10 +238,10 @@ SPIRA_API void net_set_args_fill(const net_plan *p, int s, const net_run_args<W>
 // Takes a set into the grid of a union on one axis. Returns false if their lattices differ: the
 // coarser coordinates must be coordinates of the finer grid, from the same origin.
 SPIRA_API bool net_union_axis(const net_set *set, int axis, net_set *to) {
-    const int spacing = net_axis(set->stride, axis), extent = net_axis(set->grid.extent, axis);
-    int *to_spacing = net_axis(&to->stride, axis), *to_extent = net_axis(&to->grid.extent, axis);
+    const int spacing = triple_at(set->stride, axis), extent = triple_at(set->grid.extent, axis);
+    int *to_spacing = triple_at(&to->stride, axis), *to_extent = triple_at(&to->grid.extent, axis);
     const int fine = (int)min_of(spacing, *to_spacing);
-    if (net_axis(set->grid.origin, axis) != net_axis(to->grid.origin, axis) || spacing % fine ||
+    if (triple_at(set->grid.origin, axis) != triple_at(to->grid.origin, axis) || spacing % fine ||
         *to_spacing % fine) {
         return false;
     }
@@ -289,7 +290,7 @@ SPIRA_API status net_join_sets(const net_plan *p, int i, net_set *node) {
         }
     }
     if (node->axis != join_axis_none) {
-        *net_axis(&node->grid.extent, node->axis - join_axis_x) = 1;
+        *triple_at(&node->grid.extent, node->axis - join_axis_x) = 1;
     }
     return status_success();
 }
@@ -318,7 +319,7 @@ SPIRA_API status net_strided_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
     const triple from = p->set[net_source_set(p, net_number(l->source))].stride, by = l->stride;
     for (int a = 0; a < 3; ++a) {
-        if ((int64_t)net_axis(from, a) * net_axis(by, a) > 1 << 20) {
+        if ((int64_t)triple_at(from, a) * triple_at(by, a) > 1 << 20) {
             return net_fault("a stride beyond 2^20", i);
         }
     }

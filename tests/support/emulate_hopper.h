@@ -68,15 +68,13 @@ inline uint32_t __float_as_uint(float f) {
 
 namespace spira {
 
-inline float element_to_float(float f) {
-    return f;
-}
-
-inline float element_to_float(__half h) {
+template <>
+inline float element_to_float<__half>(__half h) {
     return f16_to_float(h.bits);
 }
 
-inline float element_to_float(__nv_bfloat16 h) {
+template <>
+inline float element_to_float<__nv_bfloat16>(__nv_bfloat16 h) {
     return bf16_to_float(h.bits);
 }
 

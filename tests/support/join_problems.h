@@ -84,8 +84,10 @@ join_problem<W> join_problem_make(random_state *r, int sets, spira::join_axis ax
     p.layout = reference_layout<W>(lo, hi, random_int(r, 1, 3), {1, 1, 1}, {1, 1, 1});
     p.sets = sets;
     p.axis = axis;
-    int at_lo, at_hi;
-    p.at = spira::join_bounds(&p.layout, axis, &at_lo, &at_hi) ? random_int(r, at_lo, at_hi) : 77;
+    const int dropped = axis - spira::join_axis_x;
+    p.at = dropped < 0 ? 77
+                       : random_int(r, spira::triple_at(p.layout.lo, dropped),
+                                    spira::triple_at(p.layout.hi, dropped));
     p.channels = random_int(r, 0, 1) ? random_int(r, 1, 20) : 8 * random_int(r, 1, 5);
     p.type = types[random_int(r, 0, 3)];
     p.off = random_int(r, 0, 1) * random_int(r, 1, 3);

@@ -113,7 +113,7 @@ SPIRA_API status net_op_check(net_op_kernel, const net_plan *p, int i) {
     };
     for (const auto &m : members) {
         for (int a = 0; a < 3; ++a) {
-            if (net_axis(m.value, a) < 1 || net_axis(m.value, a) > m.most) {
+            if (triple_at(m.value, a) < 1 || triple_at(m.value, a) > m.most) {
                 return net_fault(m.what[a], i);
             }
         }
