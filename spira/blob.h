@@ -171,16 +171,11 @@ SPIRA_API status blob_check_shape(const blob_entry *e, uint64_t most_bytes, int6
 
 // Checks that the name is terminated and followed by zeros.
 SPIRA_API status blob_check_name(const blob_entry *e, int i) {
-    size_t length = 0;
-    while (length < blob_name_bytes && e->name[length]) {
-        ++length;
-    }
-    SPIRA_REQUIRE(length > 0, status_file_format, "blob entry: no name", i);
-    SPIRA_REQUIRE(length < blob_name_bytes, status_file_format, "blob entry: a name without an end",
-                  i);
-    for (; length < blob_name_bytes; ++length) {
-        SPIRA_REQUIRE(!e->name[length], status_file_format,
-                      "blob entry: bytes after the end of a name", i);
+    const char *end = (const char *)memchr(e->name, 0, blob_name_bytes);
+    SPIRA_REQUIRE(end, status_file_format, "blob entry: a name without an end", i);
+    SPIRA_REQUIRE(end > e->name, status_file_format, "blob entry: no name", i);
+    for (; end < e->name + blob_name_bytes; ++end) {
+        SPIRA_REQUIRE(!*end, status_file_format, "blob entry: bytes after the end of a name", i);
     }
     return status_success();
 }

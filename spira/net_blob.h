@@ -55,34 +55,30 @@ SPIRA_API status net_blob_check_names(const net_plan *p) {
 
 // Returns what is wrong with a kind of parameters of a layer, or null.
 SPIRA_API const char *net_blob_misfit(const net_plan *p, const blob *b, int layer, int kind) {
-    static const char *const lacking[blob_kinds] = {"the blob has no weight for it",
-                                                    "the blob has no bias for it",
-                                                    "the blob has no scale (of batch norm) for it",
-                                                    "the blob has no shift (of batch norm) for it"};
-    static const char *const unwanted[blob_kinds] = {
-        "the blob has a weight for it, but the layer has none",
-        "the blob has a bias for it, but the layer has none",
-        "the blob has a scale for it, but the layer has no norm",
-        "the blob has a shift for it, but the layer has no norm"};
+#define SPIRA_BLOB_MISFITS(KIND)                                                                   \
+    "the blob has no " KIND " for it", "the blob has a " KIND " for it, but the layer has none",   \
+        "its " KIND " in the blob is not [cout]"
+    static const char *const misfits[blob_kinds][3] = {{SPIRA_BLOB_MISFITS("weight")},
+                                                       {SPIRA_BLOB_MISFITS("bias")},
+                                                       {SPIRA_BLOB_MISFITS("batch norm's scale")},
+                                                       {SPIRA_BLOB_MISFITS("batch norm's shift")}};
+#undef SPIRA_BLOB_MISFITS
     static const char *const shapes[5] = {"its weight in the blob has another size.x",
                                           "its weight in the blob has another size.y",
                                           "its weight in the blob has another size.z",
                                           "its weight in the blob has other input channels",
                                           "its weight in the blob has other output channels"};
-    static const char *const vectors[blob_kinds] = {"", "its bias in the blob is not [cout]",
-                                                    "its scale in the blob is not [cout]",
-                                                    "its shift in the blob is not [cout]"};
     const bool wanted = net_blob_place(p, layer, kind) >= 0;
     const int found = blob_find(b, p->layers[layer].name, (blob_kind)kind);
     if (found < 0 || !wanted) {
-        return found < 0 && wanted ? lacking[kind] : found >= 0 ? unwanted[kind] : nullptr;
+        return found < 0 && !wanted ? nullptr : misfits[kind][found >= 0];
     }
     uint32_t shape[5];
     net_blob_shape(p, layer, kind, shape);
     const blob_entry e = blob_entry_of(b, found);
     for (int d = 0; d < 5; ++d) {
         if (shape[d] != e.shape[d]) {
-            return kind == blob_weight ? shapes[d] : vectors[kind];
+            return kind == blob_weight ? shapes[d] : misfits[kind][2];
         }
     }
     return nullptr;

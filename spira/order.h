@@ -191,22 +191,20 @@ SPIRA_API int order_class_host(const order_host *h, uint32_t key) {
                : (int)(std::upper_bound(table + 1, table + order_classes, key) - (table + 1));
 }
 
-// Sorts the rows by class, those of a class by number; then each run by key and row.
+// Sorts the rows by class and number; then each run by key and number.
 SPIRA_API void order_sort_host(const order_host *h) {
-    int32_t next[order_classes + 1] = {};
     for (int32_t i = 0; i < h->count; ++i) {
-        ++next[order_class_host(h, h->keys[i]) + 1];
+        h->order[i] = (uint64_t)order_class_host(h, h->keys[i]) << 32 | (uint32_t)i;
     }
-    for (int c = 0; c < order_classes; ++c) {
-        next[c + 1] += next[c];
-    }
-    for (int32_t i = 0; i < h->count; ++i) {
-        int32_t to = next[order_class_host(h, h->keys[i])]++;
-        h->order[to] = (uint64_t)h->keys[i] << 32 | (uint32_t)i;
-    }
+    std::sort(h->order, h->order + h->count);
     SPIRA_PARALLEL_FOR
     for (int32_t first = 0; first < h->count; first += order_run) {
-        std::sort(h->order + first, h->order + min_of(first + order_run, h->count));
+        uint64_t *end = h->order + min_of(first + order_run, h->count);
+        for (uint64_t *at = h->order + first; at < end; ++at) {
+            const uint32_t row = (uint32_t)*at;
+            *at = (uint64_t)h->keys[row] << 32 | row;
+        }
+        std::sort(h->order + first, end);
     }
 }
 

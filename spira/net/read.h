@@ -78,6 +78,12 @@ SPIRA_API const void *net_features_of(const net_plan *p, int source, const void 
                                 : (const char *)memory + p->step[source].features;
 }
 
+// The features that a source of a layer has in a run; null for none.
+template <typename W>
+SPIRA_API const void *net_in(const net_plan *p, net_source source, const net_run_args<W> *run) {
+    return net_features_of(p, net_number(source), run->features, run->memory);
+}
+
 // Where a layer writes its features.
 template <typename W>
 SPIRA_API void *net_target(const net_plan *p, int layer, const net_run_args<W> *run) {

@@ -29,6 +29,25 @@ SPIRA_API int64_t net_cells(const net_plan *p, const expand_grid *grid) {
     return cells;
 }
 
+// Finds a set that is derived as `node` is: members that a derivation does not have are zero.
+SPIRA_API bool net_find_alike(const net_plan *p, const net_set *node, int *set) {
+    for (*set = 0; *set < p->sets; ++*set) {
+        const net_set *s = &p->set[*set];
+        bool alike = s->by == node->by && s->parent == node->parent && s->axis == node->axis &&
+                     triple_equal(s->kernel.size, node->kernel.size) &&
+                     triple_equal(s->kernel.dilation, node->kernel.dilation) &&
+                     triple_equal(s->ratio, node->ratio) &&
+                     triple_equal(s->padding, node->padding) && s->sources == node->sources;
+        for (int n = 0; alike && n < node->sources; ++n) {
+            alike = s->source[n] == node->source[n];
+        }
+        if (alike) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // Adds the set of a layer. standard: its capacity where the layer gives none.
 SPIRA_API status net_add_set(net_plan *p, int layer, const net_set *node, int64_t standard,
                              int *set) {
@@ -82,7 +101,7 @@ SPIRA_API void net_floor_axis(int from, int to, int *origin, int *extent) {
 
 // Adds the floor of the set of layer i's source.
 SPIRA_API status net_add_floor(net_plan *p, int i, triple stride, int *set) {
-    const net_set *from = &p->set[net_source_set(p, net_number(p->layers[i].source))];
+    const net_set *from = &p->set[p->step[i].source_set];
     const triple by = from->stride, origin = from->grid.origin;
     if (origin.x % by.x || origin.y % by.y || origin.z % by.z) {
         return net_fault("a floor of a set whose grid a padding has moved (use net_rule_expand)",
@@ -103,50 +122,25 @@ SPIRA_API status net_add_floor(net_plan *p, int i, triple stride, int *set) {
 }
 
 SPIRA_API status net_floor_set(net_plan *p, int i, triple stride, int *set) {
-    *set =
-        net_find_floor(p, p->set[net_source_set(p, net_number(p->layers[i].source))].base, stride);
+    *set = net_find_floor(p, p->set[p->step[i].source_set].base, stride);
     return *set < 0 ? net_add_floor(p, i, stride, set) : status_success();
 }
 
 // ---- spconv's rule ------------------------------------------------------------------------------
 
-SPIRA_API bool net_expanded_alike(const net_set *a, const net_set *b) {
-    return b->by == net_set_expanded && a->parent == b->parent &&
-           triple_equal(a->kernel.size, b->kernel.size) &&
-           triple_equal(a->kernel.dilation, b->kernel.dilation) &&
-           triple_equal(a->ratio, b->ratio) && triple_equal(a->padding, b->padding);
-}
-
-// The kernel must not be larger than the extent of its source with padding.
-SPIRA_API status net_check_extent(const net_plan *p, int i) {
-    const net_layer *l = &p->layers[i];
-    const triple n = p->set[net_source_set(p, net_number(l->source))].grid.extent;
-    for (int a = 0; a < 3; ++a) {
-        const int64_t reach = (int64_t)triple_at(l->dilation, a) * (triple_at(l->size, a) - 1);
-        const int extent = triple_at(n, a);
-        if (extent && extent + 2 * (int64_t)triple_at(l->padding, a) <= reach) {
-            return net_fault("an extent that the layer makes empty", i);
-        }
-    }
-    return status_success();
-}
-
 SPIRA_API status net_expanded_set(net_plan *p, int i, triple stride, int *set) {
     const net_layer *l = &p->layers[i];
     net_set node = {};
     node.by = net_set_expanded;
-    node.parent = net_source_set(p, net_number(l->source));
+    node.parent = p->step[i].source_set;
     node.base = p->sets;
     node.stride = stride;
     node.kernel = {l->size, l->dilation, p->set[node.parent].stride, false};
     node.ratio = l->stride;
     node.padding = l->padding;
-    for (*set = 0; *set < p->sets; ++*set) {
-        if (net_expanded_alike(&node, &p->set[*set])) {
-            return status_success();
-        }
+    if (net_find_alike(p, &node, set)) {
+        return status_success();
     }
-    SPIRA_TRY(net_check_extent(p, i));
     const expand_rule rule = net_expand_rule(p, &node);
     expand_axes axes;
     const status fits = expand_axes_make(&node.kernel, &rule, &axes);
@@ -168,7 +162,7 @@ SPIRA_API bool net_is_partner(const net_layer *l, const net_set *set) {
 
 SPIRA_API status net_inverse_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
-    const net_set *from = &p->set[net_source_set(p, net_number(l->source))];
+    const net_set *from = &p->set[p->step[i].source_set];
     const triple by = l->stride, s = from->stride;
     *set = net_none;
     if (from->by == net_set_expanded) {
@@ -261,14 +255,6 @@ SPIRA_API bool net_union_take(const net_set *set, net_set *node) {
     return agree;
 }
 
-SPIRA_API bool net_joined_alike(const net_set *a, const net_set *b) {
-    bool alike = b->by == net_set_joined && a->sources == b->sources && a->axis == b->axis;
-    for (int n = 0; alike && n < a->sources; ++n) {
-        alike = a->source[n] == b->source[n];
-    }
-    return alike;
-}
-
 // Derives a joined set from the sources of layer i.
 SPIRA_API status net_join_sets(const net_plan *p, int i, net_set *node) {
     const net_reads reads = net_reads_of(&p->layers[i]);
@@ -298,10 +284,8 @@ SPIRA_API status net_join_sets(const net_plan *p, int i, net_set *node) {
 SPIRA_API status net_joined_set(net_plan *p, int i, int *set) {
     net_set node = {};
     SPIRA_TRY(net_join_sets(p, i, &node));
-    for (*set = 0; *set < p->sets; ++*set) {
-        if (net_joined_alike(&node, &p->set[*set])) {
-            return status_success();
-        }
+    if (net_find_alike(p, &node, set)) {
+        return status_success();
     }
     const int64_t sum = net_join_sources(p, &node);
     if (sum > INT32_MAX / 2) {
@@ -317,7 +301,7 @@ SPIRA_API status net_joined_set(net_plan *p, int i, int *set) {
 // The output set of a convolution or pooling that is not transposed.
 SPIRA_API status net_strided_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
-    const triple from = p->set[net_source_set(p, net_number(l->source))].stride, by = l->stride;
+    const triple from = p->set[p->step[i].source_set].stride, by = l->stride;
     for (int a = 0; a < 3; ++a) {
         if ((int64_t)triple_at(from, a) * triple_at(by, a) > 1 << 20) {
             return net_fault("a stride beyond 2^20", i);

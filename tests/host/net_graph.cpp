@@ -37,8 +37,8 @@ TEST(net_graph_names_the_strided_layer_at_fault) {
             FAULT(1, "padding (without", l[1].rule = net_rule_floor),
             FAULT(1, "padding", l[1].padding.y = -1),
             FAULT(1, "padding", l[1].padding.y = (1 << 20) + 1),
-            FAULT(1, "makes empty", l[1].size.x = 3; l[1].dilation.x = 12),
-            FAULT(1, "makes empty", l[1].dilation = {1, 1, 13}),
+            FAULT(1, "smaller than the kernel", l[1].size.x = 3; l[1].dilation.x = 12),
+            FAULT(1, "smaller than the kernel", l[1].dilation = {1, 1, 13}),
             FAULT(1, "a stride beyond 2^20", l[1].stride.x = (1 << 20); l[0].rule = net_rule_expand;
                   l[0].padding = {1, 1, 1}; l[0].stride.x = 2),
             // An inverse layer goes back through the kernel that made the set, and no other.

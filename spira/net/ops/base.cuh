@@ -21,12 +21,6 @@ struct net_launch {
     cudaStream_t stream;
 };
 
-// The features that a layer reads.
-template <typename W>
-SPIRA_API const void *net_launch_in(const net_launch<W> *a, net_source source) {
-    return net_features_of(a->plan, net_number(source), a->run->features, a->run->memory);
-}
-
 template <numeric format, typename W>
 SPIRA_API status net_op_run(net_op_base, const net_launch<W> *a) {
     return net_fault("op (an unknown operation)", a->layer);

@@ -10,19 +10,13 @@
 
 namespace spira {
 
-// The loaded bias, scale and shift of a layer; null where the layer has none.
-struct net_vectors {
-    const float *bias, *scale, *shift;
-};
+// The epilogue of a layer, but for the residual, and its packed weights.
+SPIRA_API conv_epilogue net_loaded_epilogue(const net_plan *p, int layer, const void *loaded) {
+    return net_epilogue(p, layer, (const float *)((const char *)loaded + p->step[layer].vectors));
+}
 
-SPIRA_API net_vectors net_vectors_of(const net_plan *p, int layer, const void *loaded) {
-    const net_params at = net_params_of(p, layer);
-    const float *begin = (const float *)((const char *)loaded + p->step[layer].vectors);
-    net_vectors v;
-    v.bias = at.bias < 0 ? nullptr : begin + (at.bias - at.vectors);
-    v.scale = at.scale < 0 ? nullptr : begin + (at.scale - at.vectors);
-    v.shift = at.shift < 0 ? nullptr : begin + (at.shift - at.vectors);
-    return v;
+SPIRA_API const void *net_loaded_weights(const net_plan *p, int layer, const void *loaded) {
+    return (const char *)loaded + p->step[layer].packed;
 }
 
 // The map of a convolution, over the memory of the workspace.
@@ -43,16 +37,16 @@ SPIRA_API conv_shortcut net_conv_shortcut(const net_plan *p, int layer,
                                           const net_run_args<W> *run) {
     const int own = p->step[layer].shortcut;
     const net_step *step = &p->step[own];
-    const net_vectors vectors = net_vectors_of(p, own, run->loaded);
+    const conv_epilogue epilogue = net_loaded_epilogue(p, own, run->loaded);
     conv_shortcut s = {};
     s.cin = step->shape.cin;
     s.cin2 = step->shape.cin2;
-    s.in = net_features_of(p, net_number(p->layers[own].source), run->features, run->memory);
-    s.in2 = net_features_of(p, net_number(p->layers[own].source2), run->features, run->memory);
-    s.weights = (const char *)run->loaded + step->packed;
-    s.bias = vectors.bias;
-    s.scale = vectors.scale;
-    s.shift = vectors.shift;
+    s.in = net_in(p, p->layers[own].source, run);
+    s.in2 = net_in(p, p->layers[own].source2, run);
+    s.weights = net_loaded_weights(p, own, run->loaded);
+    s.bias = epilogue.bias;
+    s.scale = epilogue.scale;
+    s.shift = epilogue.shift;
     return s;
 }
 
@@ -61,25 +55,20 @@ SPIRA_API status net_op_run(net_op_conv, const net_launch<W> *a) {
     const net_layer *l = &a->plan->layers[a->layer];
     const net_step *step = &a->plan->step[a->layer];
     const conv_map map = net_conv_map(a->plan, a->layer, a->run);
-    const net_vectors vectors = net_vectors_of(a->plan, a->layer, a->run->loaded);
     const conv_sizes sizes = tune_sizes(&step->choice);
     conv_shortcut shortcut = {};
     conv_args args = {};
     args.shape = step->shape;
     args.map = &map;
-    args.in = net_launch_in(a, l->source);
-    args.in2 = net_launch_in(a, l->source2);
-    args.weights = (const char *)a->run->loaded + step->packed;
-    args.epilogue.bias = vectors.bias;
-    args.epilogue.scale = vectors.scale;
-    args.epilogue.shift = vectors.shift;
-    args.epilogue.act = l->act;
-    args.epilogue.slope = l->slope;
+    args.in = net_in(a->plan, l->source, a->run);
+    args.in2 = net_in(a->plan, l->source2, a->run);
+    args.weights = net_loaded_weights(a->plan, a->layer, a->run->loaded);
+    args.epilogue = net_loaded_epilogue(a->plan, a->layer, a->run->loaded);
     if (step->shortcut != net_none) {
         shortcut = net_conv_shortcut(a->plan, a->layer, a->run);
         args.shortcut = &shortcut;
     } else {
-        args.epilogue.residual = net_launch_in(a, l->residual);
+        args.epilogue.residual = net_in(a->plan, l->residual, a->run);
     }
     args.out = net_target(a->plan, a->layer, a->run);
     args.programmatic = a->programmatic;

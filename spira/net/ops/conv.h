@@ -66,6 +66,18 @@ SPIRA_API net_params net_op_params(net_op_conv, const net_plan *p, int i) {
     return at;
 }
 
+// The epilogue of a layer, but for the residual. vectors: its bias, scale and shift.
+SPIRA_API conv_epilogue net_epilogue(const net_plan *p, int i, const float *vectors) {
+    const net_params at = net_op_params(net_op_conv(), p, i);
+    conv_epilogue e = {};
+    e.bias = at.bias < 0 ? nullptr : vectors + (at.bias - at.vectors);
+    e.scale = at.scale < 0 ? nullptr : vectors + (at.scale - at.vectors);
+    e.shift = at.shift < 0 ? nullptr : vectors + (at.shift - at.vectors);
+    e.act = p->layers[i].act;
+    e.slope = p->layers[i].slope;
+    return e;
+}
+
 template <typename W>
 SPIRA_API status net_op_run_host(net_op_conv op, const net_plan *p, int i,
                                  const net_run_args<W> *run) {
@@ -73,18 +85,11 @@ SPIRA_API status net_op_run_host(net_op_conv op, const net_plan *p, int i,
     const net_step *step = &p->step[i];
     const net_params at = net_op_params(op, p, i);
     const float *params = (const float *)run->loaded;
-    conv_epilogue e = {};
-    e.bias = at.bias < 0 ? nullptr : params + at.bias;
-    e.scale = at.scale < 0 ? nullptr : params + at.scale;
-    e.shift = at.shift < 0 ? nullptr : params + at.shift;
-    e.residual = net_features_of(p, net_number(l->residual), run->features, run->memory);
-    e.act = l->act;
-    e.slope = l->slope;
-    const void *in = net_features_of(p, net_number(l->source), run->features, run->memory);
-    const void *in2 = net_features_of(p, net_number(l->source2), run->features, run->memory);
+    conv_epilogue e = net_epilogue(p, i, params + at.vectors);
+    e.residual = net_in(p, l->residual, run);
     const conv_host_args args = {step->shape,
-                                 (const float *)in,
-                                 (const float *)in2,
+                                 (const float *)net_in(p, l->source, run),
+                                 (const float *)net_in(p, l->source2, run),
                                  params + at.weight,
                                  net_map_of(p, i, run->memory),
                                  net_voxels_count(p, step->set, run)};

@@ -74,7 +74,7 @@ SPIRA_API dense_args<W> net_dense_args(const net_plan *p, int layer, const net_r
     args.batch = p->limits.batch;
     args.channels = step->shape.cin;
     args.type = net_type_of(p, net_number(l->source));
-    args.features = net_features_of(p, net_number(l->source), run->features, run->memory);
+    args.features = net_in(p, l->source, run);
     args.out_type = net_type_of(p, layer);
     args.order = l->order;
     args.out = net_target(p, layer, run);

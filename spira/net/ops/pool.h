@@ -26,7 +26,7 @@ SPIRA_API pool_args net_pool_args(const net_plan *p, int layer, const net_run_ar
     args.type = step->type;
     args.channels = step->channels;
     args.volume = step->shape.volume;
-    args.in = net_features_of(p, net_number(l->source), run->features, run->memory);
+    args.in = net_in(p, l->source, run);
     args.map = net_map_of(p, layer, run->memory);
     args.count = outputs.count;
     args.capacity = outputs.capacity;

@@ -48,8 +48,8 @@ SPIRA_API net_product_args net_product_args_of(const net_plan *p, int i,
     net_product_args args = {};
     args.type = step->type;
     args.channels = step->channels;
-    args.a = net_features_of(p, net_number(l->source), run->features, run->memory);
-    args.b = net_features_of(p, net_number(l->source2), run->features, run->memory);
+    args.a = net_in(p, l->source, run);
+    args.b = net_in(p, l->source2, run);
     args.count = set.count;
     args.capacity = set.capacity;
     args.out = net_target(p, i, run);
