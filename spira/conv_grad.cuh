@@ -129,8 +129,7 @@ SPIRA_API status conv_grad_weight_check(const device_info *gpu, const conv_grad_
         SPIRA_TRY(map_lists_check(&a->pairs));
     }
     SPIRA_TRY(pointer_check(a->count, sizeof(int32_t), "count"));
-    SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
-                  a->capacity);
+    SPIRA_TRY(capacity_check(a->capacity, "capacity"));
     SPIRA_TRY(pointer_check(a->weight_grad, sizeof(float), "weight_grad"));
     const void *const to = a->weight_grad;
     SPIRA_REQUIRE(to != a->in && to != a->in2 && to != a->out_grad, status_unsupported,

@@ -124,8 +124,7 @@ SPIRA_API status conv_grad_bias_check(const conv_grad_bias_args *a) {
     SPIRA_TRY(conv_grad_channels_check(a->cout));
     SPIRA_TRY(pointer_check(a->out_grad, (size_t)numeric_size(a->type), "out_grad"));
     SPIRA_TRY(pointer_check(a->count, sizeof(int32_t), "count"));
-    SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
-                  a->capacity);
+    SPIRA_TRY(capacity_check(a->capacity, "capacity"));
     return pointer_check(a->bias_grad, sizeof(float), "bias_grad");
 }
 

@@ -163,8 +163,7 @@ SPIRA_API status hybrid_halves_make(const conv_hybrid_args *a, workspace *w, hyb
 SPIRA_API status conv_hybrid_workspace(const conv_hybrid_args *args, size_t *bytes) {
     SPIRA_TRY(hybrid_shape_check(args));
     SPIRA_REQUIRE(args->map, status_null_pointer, "map", 0);
-    SPIRA_REQUIRE(args->map->capacity >= 1 && args->map->capacity <= INT32_MAX / 2, status_bad_size,
-                  "map.capacity", args->map->capacity);
+    SPIRA_TRY(capacity_check(args->map->capacity, "map.capacity"));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     hybrid_halves h;

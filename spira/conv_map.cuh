@@ -63,8 +63,7 @@ SPIRA_API status conv_map_bytes(const device_info *gpu, const conv_map_request<W
     SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
     SPIRA_TRY(kernel_check(&request->kernel));
     const int32_t capacity = request->outputs.capacity;
-    SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "outputs.capacity",
-                  capacity);
+    SPIRA_TRY(capacity_check(capacity, "outputs.capacity"));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     conv_map_places places;

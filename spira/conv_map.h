@@ -58,8 +58,7 @@ SPIRA_API conv_map conv_map_identity(const int32_t *count, int32_t capacity) {
 SPIRA_API status conv_map_check(const conv_map *m, int volume) {
     SPIRA_REQUIRE(m, status_null_pointer, "map", 0);
     SPIRA_TRY(pointer_check(m->count, sizeof(int32_t), "map.count"));
-    SPIRA_REQUIRE(m->capacity >= 1 && m->capacity <= INT32_MAX / 2, status_bad_size, "map.capacity",
-                  m->capacity);
+    SPIRA_TRY(capacity_check(m->capacity, "map.capacity"));
     SPIRA_REQUIRE(m->volume == volume, status_bad_size, "map.volume", m->volume);
     switch (m->form) {
     case conv_form_identity:

@@ -120,8 +120,7 @@ SPIRA_API void pairs_scratch_take(workspace *w, const conv_pairs_args *a, pairs_
 SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_TRY(conv_shape_check(&args->shape));
-    SPIRA_REQUIRE(args->capacity >= 1 && args->capacity <= INT32_MAX / 2, status_bad_size,
-                  "capacity", args->capacity);
+    SPIRA_TRY(capacity_check(args->capacity, "capacity"));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     pairs_params p;

@@ -190,7 +190,7 @@ SPIRA_API int map_lists_cube(const kernel_shape *kernel) {
 SPIRA_API status map_lists_workspace(const kernel_shape *kernel, int32_t outputs, size_t *bytes) {
     SPIRA_TRY(kernel_check(kernel));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    SPIRA_REQUIRE(outputs >= 1 && outputs <= INT32_MAX / 2, status_bad_size, "outputs", outputs);
+    SPIRA_TRY(capacity_check(outputs, "outputs"));
     workspace w = workspace_begin(nullptr);
     switch (map_lists_cube(kernel)) {
     case 3:

@@ -218,8 +218,7 @@ SPIRA_API status map_lists_check(const map_lists *pairs) {
     SPIRA_TRY(pointer_check(pairs->begin, alignof(int32_t), "pairs.begin"));
     SPIRA_TRY(pointer_check(pairs->input, alignof(int32_t), "pairs.input"));
     SPIRA_TRY(pointer_check(pairs->output, alignof(int32_t), "pairs.output"));
-    SPIRA_REQUIRE(pairs->capacity >= 1 && pairs->capacity <= INT32_MAX / 2, status_bad_size,
-                  "pairs.capacity", pairs->capacity);
+    SPIRA_TRY(capacity_check(pairs->capacity, "pairs.capacity"));
     return status_success();
 }
 

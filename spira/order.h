@@ -121,8 +121,7 @@ SPIRA_API status order_layout_check(const order_layout *t, int volume, int32_t c
 
 SPIRA_API status order_sizes_check(const kernel_shape *kernel, int32_t capacity) {
     SPIRA_TRY(kernel_check(kernel));
-    SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, "capacity",
-                  capacity);
+    SPIRA_TRY(capacity_check(capacity, "capacity"));
     return status_success();
 }
 

@@ -53,8 +53,7 @@ template <typename A>
 SPIRA_API status pool_map_check(const A *a) {
     SPIRA_REQUIRE(a->volume >= 1 && a->volume <= kernel_volume_max, status_bad_size, "volume",
                   a->volume);
-    SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
-                  a->capacity);
+    SPIRA_TRY(capacity_check(a->capacity, "capacity"));
     SPIRA_TRY(pointer_check(a->map, sizeof(int32_t), "map"));
     return pointer_check(a->count, sizeof(int32_t), "count");
 }

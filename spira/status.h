@@ -146,6 +146,12 @@ SPIRA_API status pointer_check(const void *p, size_t alignment, const char *name
     return status_success();
 }
 
+// The one rule for capacities and numbers of rows.
+SPIRA_API status capacity_check(int64_t capacity, const char *name) {
+    SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, name, capacity);
+    return status_success();
+}
+
 // What the device found. All zero means "nothing", so that clearing it is a memset.
 // The `first_*` fields hold UINT32_MAX - row: their maximum is the first row at fault.
 struct device_status {
@@ -170,6 +176,7 @@ enum device_flag {
     device_flag_capacity = 8,
     device_flag_lattice = 16, // coordinates that are no multiples of a layer's stride
     device_flag_weights = 32, // weights that are not finite in the layer's format
+    device_flags_all = 63,
 };
 
 // What each flag means. A new flag needs its bit, a row here and a case in device_status_field.
@@ -225,11 +232,9 @@ SPIRA_API status device_status_next(const device_status *copy, int *at) {
                                device_status_value(row->flag, *device_status_field(&s, row->flag)));
         }
     }
-    for (int i = 0; i < rows && *at == rows; ++i) {
-        s.flags &= ~(uint32_t)device_flag_table[i].flag;
-    }
-    SPIRA_REQUIRE((*at)++ > rows || !s.flags, status_unsupported,
-                  "flags (of a device status that was not cleared)", s.flags);
+    const uint32_t unknown = s.flags & ~(uint32_t)device_flags_all;
+    SPIRA_REQUIRE((*at)++ > rows || !unknown, status_unsupported,
+                  "flags (of a device status that was not cleared)", unknown);
     return status_success();
 }
 

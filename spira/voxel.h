@@ -145,8 +145,7 @@ SPIRA_API status voxel_input_check(const voxel_input *in) {
         SPIRA_TRY(pointer_check(in->batch, alignof(int32_t), "input.batch"));
     }
     SPIRA_TRY(pointer_check(in->count, alignof(int32_t), "input.count"));
-    SPIRA_REQUIRE(in->rows >= 1 && in->rows <= INT32_MAX / 2, status_bad_size, "input.rows",
-                  in->rows);
+    SPIRA_TRY(capacity_check(in->rows, "input.rows"));
     SPIRA_REQUIRE(in->columns >= 3, status_bad_size, "input.columns", in->columns);
     if (in->points) {
         SPIRA_TRY(voxel_grid_check(in->size, in->origin));
@@ -244,7 +243,7 @@ SPIRA_API status voxel_shift_check(const voxel_shift_args *a) {
     SPIRA_TRY(pointer_check(a->from, alignof(double), "from"));
     SPIRA_TRY(pointer_check(a->count, alignof(int32_t), "count"));
     SPIRA_TRY(pointer_check(a->points, alignof(float), "points"));
-    SPIRA_REQUIRE(a->rows >= 1 && a->rows <= INT32_MAX / 2, status_bad_size, "rows", a->rows);
+    SPIRA_TRY(capacity_check(a->rows, "rows"));
     SPIRA_REQUIRE(a->columns >= 3, status_bad_size, "columns (at least 3)", a->columns);
     for (int axis = 0; axis < 3; ++axis) {
         SPIRA_REQUIRE(float_is_finite((float)a->origin[axis]), status_grid,

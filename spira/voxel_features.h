@@ -99,8 +99,7 @@ SPIRA_API status voxel_features_check(const voxel_features_args<W> *args) {
     SPIRA_REQUIRE(args->columns >= args->channels && (!args->append || args->columns >= 3),
                   status_bad_size, "columns", args->columns);
     SPIRA_TRY(pointer_check(args->set.count, alignof(int32_t), "set.count"));
-    SPIRA_REQUIRE(args->set.capacity >= 1 && args->set.capacity <= INT32_MAX / 2, status_bad_size,
-                  "set.capacity", args->set.capacity);
+    SPIRA_TRY(capacity_check(args->set.capacity, "set.capacity"));
     return args->append & voxel_append_centre ? voxel_features_centre_check(args)
                                               : status_success();
 }

@@ -42,8 +42,7 @@ SPIRA_API status voxel_features_grad_check(const voxel_features_grad_args *a) {
     }
     SPIRA_REQUIRE(a->row_capacity >= 1, status_bad_size, "row_capacity", a->row_capacity);
     SPIRA_TRY(pointer_check(a->count, alignof(int32_t), "count"));
-    SPIRA_REQUIRE(a->capacity >= 1 && a->capacity <= INT32_MAX / 2, status_bad_size, "capacity",
-                  a->capacity);
+    SPIRA_TRY(capacity_check(a->capacity, "capacity"));
     SPIRA_REQUIRE(a->features_channels == voxel_features_channels(a), status_bad_size,
                   "features_channels", a->features_channels);
     SPIRA_TRY(pointer_check(a->features_grad, (size_t)numeric_size(a->type), "features_grad"));

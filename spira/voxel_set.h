@@ -41,8 +41,7 @@ SPIRA_API status voxel_set_check(const voxel_set<W> *set) {
     SPIRA_REQUIRE(set, status_null_pointer, "set", 0);
     SPIRA_TRY(pointer_check(set->words, alignof(W), "set.words"));
     SPIRA_TRY(pointer_check(set->count, alignof(int32_t), "set.count"));
-    SPIRA_REQUIRE(set->capacity >= 1 && set->capacity <= INT32_MAX / 2, status_bad_size,
-                  "set.capacity", set->capacity);
+    SPIRA_TRY(capacity_check(set->capacity, "set.capacity"));
     return status_success();
 }
 

@@ -30,10 +30,8 @@ SPIRA_API status ggs_request_check(const ggs_request *r) {
     SPIRA_TRY(conv_shape_check(&r->shape));
     SPIRA_TRY(map_lists_check(&r->pairs));
     SPIRA_TRY(pointer_check(r->count, sizeof(int32_t), "count"));
-    SPIRA_REQUIRE(r->inputs >= 1 && r->inputs <= INT32_MAX / 2, status_bad_size, "inputs",
-                  r->inputs);
-    SPIRA_REQUIRE(r->outputs >= 1 && r->outputs <= INT32_MAX / 2, status_bad_size, "outputs",
-                  r->outputs);
+    SPIRA_TRY(capacity_check(r->inputs, "inputs"));
+    SPIRA_TRY(capacity_check(r->outputs, "outputs"));
     return ggs_grouping_check(&r->grouping);
 }
 

@@ -5,6 +5,8 @@
 
 #include "planning.h"
 
+#include <numeric>
+
 namespace spira {
 
 SPIRA_API triple triple_min(triple a, triple b) {
@@ -15,21 +17,13 @@ SPIRA_API triple triple_max(triple a, triple b) {
     return triple_make((int)max_of(a.x, b.x), (int)max_of(a.y, b.y), (int)max_of(a.z, b.z));
 }
 
-SPIRA_API int64_t net_common_multiple(int64_t a, int64_t b) {
-    int64_t multiple = a;
-    while (multiple % b) {
-        multiple += a;
-    }
-    return multiple;
-}
-
 // A stride that all strides of the plan divide.
 SPIRA_API status net_common_stride(const net_plan *p, triple *common) {
     *common = triple_make(1, 1, 1);
     for (int s = 0; s < p->sets; ++s) {
         for (int a = 0; a < 3; ++a) {
             int *stride = triple_at(common, a);
-            const int64_t both = net_common_multiple(*stride, triple_at(p->set[s].stride, a));
+            const int64_t both = std::lcm<int64_t>(*stride, triple_at(p->set[s].stride, a));
             SPIRA_REQUIRE(both <= 1 << 20, status_stride, "layers (their common stride)", both);
             *stride = (int)both;
         }

@@ -98,8 +98,7 @@ SPIRA_API status net_check_grid(const expand_grid *grid, int batch) {
 }
 
 SPIRA_API status net_check_limits(const net_limits *limits) {
-    SPIRA_REQUIRE(limits->voxels >= 1 && limits->voxels <= INT32_MAX / 2, status_bad_size,
-                  "limits.voxels (1 to 2^30 - 1)", limits->voxels);
+    SPIRA_TRY(capacity_check(limits->voxels, "limits.voxels (1 to 2^30 - 1)"));
     SPIRA_REQUIRE(limits->channels >= 1 && limits->channels <= conv_channels_max, status_bad_size,
                   "limits.channels (1 to 4096)", limits->channels);
     SPIRA_REQUIRE(numeric_valid(limits->type), status_unsupported, "limits.type", limits->type);
