@@ -222,11 +222,8 @@ SPIRA_API int blob_find(const blob *b, const char *name, blob_kind kind) {
 //
 // inputs   memory [bytes]: exactly one blob, aligned to 8; it must outlive the view
 // outputs  b: a view of the memory; unchanged on failure
-// errors   status_null_pointer; status_alignment
-//          status_file_format: the blob is cut short or too long (detail: its bytes); has another
-//          format or version (detail: the version); has a damaged index; or an entry has a wrong
-//          name, kind, type or shape, a repeated name and kind, or data that are misplaced,
-//          misaligned or overlapping (detail: the entry)
+// errors   status_null_pointer; status_alignment; status_file_format, with the bytes, the version
+//          or the entry at fault
 SPIRA_API status blob_open(const void *memory, size_t bytes, blob *b) {
     SPIRA_TRY(pointer_check(memory, blob_memory_alignment, "memory"));
     SPIRA_REQUIRE(b, status_null_pointer, "blob", 0);
@@ -247,10 +244,8 @@ SPIRA_API status blob_open(const void *memory, size_t bytes, blob *b) {
 
 // Checks the data of entry i, and converts them to fp32.
 //
-// inputs   b: from blob_open; i: 0 .. b->entries - 1
 // outputs  values: the elements of the shape; on failure, only those before the fault
-// errors   null or misaligned pointers; status_file_format: the data are damaged, or a value is a
-//          NaN or an infinity (detail: i)
+// errors   null or misaligned pointers; status_file_format: the data are damaged or not finite
 SPIRA_API status blob_load(const blob *b, int i, float *values) {
     SPIRA_REQUIRE(b, status_null_pointer, "blob", 0);
     SPIRA_TRY(pointer_check(values, sizeof *values, "values"));
@@ -316,12 +311,9 @@ SPIRA_API status blob_store(const blob_entry *e, int64_t elements, const float *
 //
 // inputs   name: shorter than 64 bytes; shape [5]: as above; values: the elements of the shape; may
 //          be null while counting
-// errors   null or misaligned pointers
-//          status_bad_size "name (its length)", "entries" (more than announced)
-//          status_file_format: an unknown kind or type, or a shape that does not fit the kind
-//          status_workspace "memory": too few bytes (detail: the bytes up to this entry's end)
-//          status_not_finite "values": a value is a NaN or an infinity, or becomes one in the type
-//          (detail: the element)
+// errors   null or misaligned pointers; a name, kind, type or shape that is not allowed; more
+//          entries than announced; too little memory; status_not_finite: a value is a NaN or an
+//          infinity, or becomes one in the type
 SPIRA_API status blob_add(blob_writer *w, const char *name, blob_kind kind, numeric type,
                           const uint32_t *shape, const float *values) {
     SPIRA_REQUIRE(w, status_null_pointer, "writer", 0);

@@ -8,19 +8,13 @@
 //   net_run            for each frame: index, then features. May be captured in a graph
 //   net_output         where the features of a layer are, and how many rows they have (net.h)
 //
-// What net.h says of capacities and results holds here too.
+// What net.h says of capacities and results holds here too. A device plan has the layout of a map
+// that convolutions read; the map itself stays only where pooling reads it. Shortcuts of residual
+// blocks are fused into the layer that adds them where its kernel can compute them (net_shortcuts).
 //
-// The device plan differs from the host's. A kernel map is there in the layout that convolutions
-// read. The map itself stays only where pooling reads it; maps that only the index builders read
-// share memory with the features. Shortcuts of residual blocks are fused into the layer that adds
-// them where its kernel can compute them (net_shortcuts): they are not launched, and their features
-// are never written.
-//
-// A plan belongs to the device_info that it was made with: the packed weights and the layouts
-// depend on the GPU model. Other models are refused by name.
-//
-// Number formats. net_load<numeric_f16> and net_run<W, numeric_f16> compile code for fp16 alone and
-// refuse plans of another type. Without a format, all four are compiled and limits.type chooses.
+// A plan belongs to the GPU model that it was made for; others are refused by name. With a
+// `format`, functions compile code for it alone and refuse plans of another type. numeric_any: all
+// four.
 #ifndef SPIRA_NET_CUH
 #define SPIRA_NET_CUH
 
@@ -34,12 +28,9 @@ namespace spira {
 
 // Plans a network for a GPU model.
 //
-// inputs   gpu: of device_info_query. It is copied into the plan
-//          layers [count]: must outlive the plan; layout: fitted to net_need and the scene
-// outputs  plan: plain data; running needs plan->workspace_bytes, loading plan->loaded_bytes of
-//          device memory
-// errors   status_layer with the layer at fault; sizes; a stride or a kernel that the layout was
-//          not fitted to; a record out of its ranges
+// As net_plan_host; loading needs plan->loaded_bytes of device memory. Refuses a record out of its
+// ranges.
+//
 // shortcut The sum of a fused shortcut is not rounded before it is added (conv): limits->shortcuts
 //          changes the last bits of a network
 // records  Each convolution looks up its deterministic record in limits->records, by the capacity
@@ -114,12 +105,9 @@ SPIRA_API status net_load_layer(const net_plan *p, int layer, const net_load_arg
 
 // Packs a network's parameters for the GPU, once.
 //
-// format   compiled for; numeric_any: all four
-// inputs   gpu: of the model that the plan was made for; args: see net_load_args
 // outputs  args->loaded. Another plan of the same table, type and GPU model can run with it if it
 //          fuses the same shortcuts (net_step.fused_into); args->trouble
-// errors   null pointers, alignment, bytes; status_unsupported for a plan of the host, of another
-//          GPU model, or of another type than `format`
+// errors   null pointers, alignment, bytes; a plan of the host, of another GPU model or type
 // Asynchronous.
 template <numeric format = numeric_any>
 SPIRA_API status net_load(const device_info *gpu, const net_plan *plan, const net_load_args *args,
@@ -171,20 +159,14 @@ SPIRA_API status net_layer_run(const device_info *gpu, const net_plan *plan, int
 
 // Runs a planned network: index, then features.
 //
-// format   compiled for; numeric_any: all four
-// inputs   gpu: of the model that the plan was made for
-//          run: see net_run_args. run->input has exactly the planned capacity, and a count of at
-//          most that in device memory. With run->side (plans with limits.overlap) the coarse part
-//          of the index is launched on the second stream and the rest on `stream`, which waits for
-//          it: a captured graph has two branches
+// inputs   run: see net_run_args. With run->side the coarse part of the index is launched on the
+//          second stream and the rest on `stream`, which waits for it: a captured graph has two
+//          branches
 // outputs  the features of kept layers: see net_output; *run->trouble. All of it is done when
 //          `stream` is
-// errors   Before the first launch, so that nothing is launched and side->features is not waited
-//          for: null pointers, sizes, alignment, a workspace that is too small; a capacity of
-//          the input that is not the planned one; status_unsupported for a plan of
-//          the host, of another GPU model or of another type than `format`, and for a side without
-//          limits.overlap. After later failures the work that was launched stays, and both streams
-//          are joined
+// errors   those of net_run_host and net_load, and a side without limits.overlap: before the first
+//          launch. After later failures the work that was launched stays, and both streams are
+//          joined
 // Asynchronous; deterministic, and bit-identical with and without `side`; allocates nothing, reads
 // nothing back. Captured in a CUDA graph, it replays on every frame that fits the capacities.
 template <typename W, numeric format = numeric_any>

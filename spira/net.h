@@ -148,8 +148,8 @@ SPIRA_API status net_plan_host(const net_layer *layers, int count, const word_la
 //
 // inputs   run: see net_run_args; its pointers are host memory
 // outputs  the features of kept layers (net_output); *run->trouble
-// errors   null pointers, sizes, alignment, a workspace that is too small; a capacity of the input
-//          that is not the planned one; status_unsupported for a device plan
+// errors   null pointers, sizes, alignment, a workspace that is too small; another capacity of the
+//          input than the planned one; a device plan
 template <typename W>
 SPIRA_API status net_run_host(const net_plan *plan, const net_run_args<W> *run) {
     SPIRA_TRY(net_run_check(plan, false, run));

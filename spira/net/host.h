@@ -37,28 +37,14 @@ SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
     net_run_args<W> none = {};
     none.input.capacity = p->set[0].capacity;
     *scratch = 0;
-    for (int s = 1; s < p->sets; ++s) {
-        const net_derivation by = p->set[s].by;
-        net_set_args<W> a;
+    return net_each_set(p, 1, p->sets, &none, [=](net_set_args<W> *a, net_derivation by) {
         size_t bytes = 0;
-        net_set_args_fill(p, s, &none, &a);
-        SPIRA_TRY(by == net_set_expanded ? expand_host_workspace(&a.expand, &bytes)
-                  : by == net_set_joined ? join_host_workspace(&a.join, &bytes)
-                                         : downsample_host_workspace(a.floor.in, &bytes));
+        SPIRA_TRY(by == net_set_expanded ? expand_host_workspace(&a->expand, &bytes)
+                  : by == net_set_joined ? join_host_workspace(&a->join, &bytes)
+                                         : downsample_host_workspace(a->floor.in, &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
-    }
-    return status_success();
-}
-
-template <typename W>
-SPIRA_API status net_set_host(const net_plan *p, int s, const net_run_args<W> *run) {
-    const net_derivation by = p->set[s].by;
-    char *scratch = (char *)run->memory + p->scratch;
-    net_set_args<W> a;
-    net_set_args_fill(p, s, run, &a);
-    return by == net_set_expanded ? expand_host(&a.expand, scratch, p->scratch_bytes)
-           : by == net_set_joined ? join_host(&a.join, scratch, p->scratch_bytes)
-                                  : downsample_host(&a.floor, scratch, p->scratch_bytes);
+        return status_success();
+    });
 }
 
 // Builds all coordinate sets: the first half of net_index_host, for callers that want no more than
@@ -68,10 +54,12 @@ template <typename W>
 SPIRA_API status net_sets_host(const net_plan *p, const net_run_args<W> *run) {
     SPIRA_TRY(net_run_check(p, false, run));
     voxel_set_note(run->input, run->trouble);
-    for (int s = 1; s < p->sets; ++s) {
-        SPIRA_TRY(net_set_host(p, s, run));
-    }
-    return status_success();
+    char *const scratch = (char *)run->memory + p->scratch;
+    return net_each_set(p, 1, p->sets, run, [=](net_set_args<W> *a, net_derivation by) {
+        return by == net_set_expanded ? expand_host(&a->expand, scratch, p->scratch_bytes)
+               : by == net_set_joined ? join_host(&a->join, scratch, p->scratch_bytes)
+                                      : downsample_host(&a->floor, scratch, p->scratch_bytes);
+    });
 }
 
 // Builds all coordinate sets and kernel maps: the host loop of net_index (net.cuh).

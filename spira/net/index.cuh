@@ -48,17 +48,15 @@ SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) 
     order_request request[order_maps_max];
     int begin, end;
     net_part_sets(p, part, &begin, &end);
-    for (int s = begin; s < end; ++s) {
-        const net_set *set = &p->set[s];
-        net_set_args<W> a;
+    SPIRA_TRY(net_each_set(p, begin, end, &none, [=](net_set_args<W> *a, net_derivation by) {
         size_t bytes = 0;
-        net_set_args_fill(p, s, &none, &a);
-        SPIRA_TRY(set->by == net_set_expanded ? expand_workspace(&a.expand, &bytes)
-                  : set->by == net_set_joined
-                      ? join_workspace(&a.join, &bytes)
-                      : downsample_workspace(a.floor.in, set->capacity, &bytes));
+        SPIRA_TRY(by == net_set_expanded ? expand_workspace(&a->expand, &bytes)
+                  : by == net_set_joined
+                      ? join_workspace(&a->join, &bytes)
+                      : downsample_workspace(a->floor.in, a->floor.out.capacity, &bytes));
         *scratch = *scratch < bytes ? bytes : *scratch;
-    }
+        return status_success();
+    }));
     int first = 0;
     while (int count = net_orders(p, part, none.input, nullptr, &first, request)) {
         size_t bytes = 0;
@@ -76,15 +74,11 @@ SPIRA_API status net_index_sets(const net_plan *p, net_part part, const net_run_
     const size_t bytes = p->scratch_bytes;
     int first, end;
     net_part_sets(p, part, &first, &end);
-    for (int s = first; s < end; ++s) {
-        const net_derivation by = p->set[s].by;
-        net_set_args<W> a;
-        net_set_args_fill(p, s, run, &a);
-        SPIRA_TRY(by == net_set_expanded ? expand(&p->gpu, &a.expand, scratch, bytes, stream)
-                  : by == net_set_joined ? join(&a.join, scratch, bytes, stream)
-                                         : downsample(&a.floor, scratch, bytes, stream));
-    }
-    return status_success();
+    return net_each_set(p, first, end, run, [=](net_set_args<W> *a, net_derivation by) {
+        return by == net_set_expanded ? expand(&p->gpu, &a->expand, scratch, bytes, stream)
+               : by == net_set_joined ? join(&a->join, scratch, bytes, stream)
+                                      : downsample(&a->floor, scratch, bytes, stream);
+    });
 }
 
 // The maps of a part.

@@ -216,17 +216,23 @@ struct net_set_args {
     downsample_args<W> floor;
 };
 
-// run: with the capacity of the input alone where sizes are asked for.
-template <typename W>
-SPIRA_API void net_set_args_fill(const net_plan *p, int s, const net_run_args<W> *run,
-                                 net_set_args<W> *a) {
-    const net_set *set = &p->set[s];
-    const voxel_set<W> from = net_voxels(p, set->parent, run->input, run->memory);
-    const voxel_set<W> to = net_voxels(p, s, run->input, run->memory);
-    a->rule = net_expand_rule(p, set);
-    a->expand = {&p->layout, &set->kernel, &a->rule, from, to, run->trouble};
-    a->join = net_join_args(p, s, run);
-    a->floor = {&p->layout, from, p->set[set->parent].stride, set->stride, to, run->trouble};
+// Calls f(its arguments, its `by`) for the sets first .. end - 1, in order, until one fails. run:
+// with the capacity of the input alone where sizes are asked for.
+template <typename W, typename F>
+SPIRA_API status net_each_set(const net_plan *p, int first, int end, const net_run_args<W> *run,
+                              F f) {
+    for (int s = first; s < end; ++s) {
+        const net_set *set = &p->set[s];
+        const voxel_set<W> from = net_voxels(p, set->parent, run->input, run->memory);
+        const voxel_set<W> to = net_voxels(p, s, run->input, run->memory);
+        net_set_args<W> a;
+        a.rule = net_expand_rule(p, set);
+        a.expand = {&p->layout, &set->kernel, &a.rule, from, to, run->trouble};
+        a.join = net_join_args(p, s, run);
+        a.floor = {&p->layout, from, p->set[set->parent].stride, set->stride, to, run->trouble};
+        SPIRA_TRY(f(&a, set->by));
+    }
+    return status_success();
 }
 
 // Takes a set into the grid of a union on one axis. Returns false if their lattices differ: the
