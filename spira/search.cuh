@@ -301,9 +301,9 @@ SPIRA_DEVICE void search_block_windows(const search_walk<W> &walk, const search_
             window = search_warp_window(sets, window.begin, base, (uint32_t)span,
                                         to.buffers + s * search_window_pitch(shape), shape.window);
         }
-        if (window.length == 0) { // the last word that a query can find has position end - 1
-            window.end = search_warp_lower_bound(sets.source, sets.count, (W)(base + span), hint);
-            window.end = min(window.end + 1, sets.count);
+        if (window.length == 0) { // the last word that a query can find is in front of the end
+            window.end = search_warp_bracket(sets.source, sets.count, (W)(base + span), hint, 31);
+            window.end = min(window.end + 32, sets.count);
         }
         if (threadIdx.x % 32 == 0) {
             to.window[s] = window;
@@ -312,13 +312,13 @@ SPIRA_DEVICE void search_block_windows(const search_walk<W> &walk, const search_
 }
 
 // Searches rows in source [window.begin, window.end), for planes whose window has no words. Not
-// inlined: it takes registers.
+// inlined: it takes registers. walk: by value, in registers, instead of loads for each tap.
 //
 // anchor, taps  of the first row's lowest member
 template <typename W>
 [[maybe_unused]] static __device__ __noinline__ void
-search_far_rows(const search_walk<W> &walk, const W *source, search_window window, W anchor,
-                int rows, int32_t *taps) {
+search_far_rows(search_walk<W> walk, const W *source, search_window window, W anchor, int rows,
+                int32_t *taps) {
     const int side = walk.transposed ? -1 : 1;
     for (; rows > 0; --rows, anchor += walk.step_y) {
         W wanted = anchor;

@@ -144,7 +144,7 @@ SPIRA_DEVICE bool map_cube_record_far(const plane_search<W, K> &search, int g,
     bool lost = false;
 #pragma unroll 1
     for (int a = 0; a < plane_ahead(K); ++a) {
-        const W word = plane_output(search, g, a);
+        const W word = plane_output<false>(search, g, a);
         plane_found<K> rows;
         uint32_t has = 0;
         int leaps = 0;

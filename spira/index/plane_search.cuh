@@ -103,25 +103,20 @@ SPIRA_DEVICE plane_search<W, K> plane_begin(const search_walk<W> &walk, const se
         window = plane_far_load<W, K>(sets, start, base + span, hint, buffer);
         __syncwarp();
     }
-    plane_search<W, K> search = {walk, sets, queries, window, plane, {}};
-#pragma unroll
-    for (int g = 0; g < plane_rows(K) / 32; ++g) {
-        search.away[g] = (uint32_t)(queries.word[g] - queries.lowest);
-    }
-    return search;
+    return {walk, sets, queries, window, plane};
 }
 
-// A lane's output number g + a of a pass that begins with g. 64-bit words are read again. Lanes
-// without an output have the tile's first.
-template <typename W, int K>
+// A lane's output number g + a of a pass that begins with g. again: reads it again, which takes
+// fewer registers. Lanes without an output have the tile's first.
+template <bool again, typename W, int K>
 SPIRA_DEVICE W plane_output(const plane_search<W, K> &search, int g, int a) {
     static_assert(plane_ahead(K) <= 2, "a pass has one output or two");
     const plane_outputs<W, K> &queries = search.queries;
-    if constexpr (sizeof(W) == 4) {
-        return queries.lowest + (a ? search.away[g + plane_ahead(K) - 1] : search.away[g]);
+    if constexpr (again) {
+        const int row = (g + a) * 32 + (int)(threadIdx.x & 31);
+        return search.sets.outputs[queries.first + (row < queries.rows ? row : 0)];
     }
-    const int row = (g + a) * 32 + (int)(threadIdx.x & 31);
-    return search.sets.outputs[queries.first + (row < queries.rows ? row : 0)];
+    return a ? queries.word[g + plane_ahead(K) - 1] : queries.word[g];
 }
 
 // Whether the window is near: not sampled.
@@ -143,7 +138,8 @@ SPIRA_DEVICE void plane_find(const plane_search<W, K> &search, int g, plane_foun
     uint32_t step_y = (uint32_t)(walk.step_y >> walk.shift);
 #pragma unroll
     for (int r = 0; r < searches; ++r) {
-        key[r] = (search.away[g + r / K] >> walk.shift) + (uint32_t)(r % K) * step_y;
+        const uint32_t away = (uint32_t)(search.queries.word[g + r / K] - search.queries.lowest);
+        key[r] = (away >> walk.shift) + (uint32_t)(r % K) * step_y;
         at[r] = word < key[r] ? second : window.words;
     }
     plane_walk<plane_steps_most(K) - 2, searches>(at, key, window.length.steps);
@@ -175,16 +171,17 @@ SPIRA_DEVICE void plane_put(const plane_search<W, K> &search, const plane_found<
 // a lane does not have are unspecified. One output after the other, in code that is there once.
 template <typename W, int K, int columns>
 SPIRA_DEVICE void plane_put_far(const plane_search<W, K> &search, int g, int taps, plane_to to) {
+    constexpr bool wide = columns == K * K * K; // half maps have no registers left
+    constexpr bool again = !wide && K > 3 && sizeof(W) > 4;
 #pragma unroll 1
     for (int a = 0; a < plane_ahead(K); ++a) {
-        const W output = plane_output(search, g, a);
+        const W output = plane_output<again>(search, g, a);
         const auto store = [&](int c, int tap) {
             if (c < taps) {
                 shared_store(to.first + (uint32_t)(a * 32 * columns * 4 + c * to.side),
                              (uint32_t)tap);
             }
         };
-        constexpr bool wide = columns == K * K * K; // half maps have no registers left
         plane_found<K> found;
         if (!plane_far_find<W, K, wide>(search, output, &found)) {
             plane_far_walk<W, K>(search, output, store);

@@ -115,10 +115,9 @@ template <typename W, int K>
 struct plane_search {
     const search_walk<W> &walk;
     const search_sets<W> &sets;
-    plane_outputs<W, K> queries; // its words are not kept: that takes registers
+    plane_outputs<W, K> queries;
     plane_window window;
     int plane;
-    uint32_t away[plane_rows(K) / 32]; // from the lowest output to each; 64 bits: if not sampled
 };
 
 // What a search finds for one output in a plane: for each row, K presence bits and the source
