@@ -19,13 +19,13 @@
 
 namespace spira {
 
-// Bytes of packed weights.
+// Bytes of packed weights, the tag behind them included.
 SPIRA_API status conv_weights_bytes(const device_info *gpu, const conv_shape *shape,
                                     size_t *bytes) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(conv_shape_check(shape));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    *bytes = conv_packed_bytes(shape, conv_kernel_of(shape, gpu));
+    *bytes = conv_packed_bytes(shape, conv_kernel_of(shape, gpu)) + sizeof(conv_weights_tag);
     return status_success();
 }
 
@@ -33,16 +33,33 @@ SPIRA_API status conv_weights_bytes(const device_info *gpu, const conv_shape *sh
 //
 // inputs   weights: see conv_weights (conv.h)
 // outputs  weights->packed: conv_weights_bytes, rounded to the format. The order belongs to this
-//          version of spira and to the device_info: do not store packed weights
+//          version of spira and to the GPU model: conv_weights_stored checks those of a file
 //          weights->trouble: weights that the format cannot hold
 // errors   null pointers, sizes, alignment, a buffer that is too small
 // Asynchronous.
 template <numeric format = numeric_any>
 SPIRA_API status conv_weights_pack(const device_info *gpu, const conv_shape *shape,
                                    const conv_weights *weights, cudaStream_t stream) {
+    size_t bytes;
+    SPIRA_TRY(conv_weights_bytes(gpu, shape, &bytes));
+    SPIRA_TRY(conv_pack_check(weights, bytes));
+    conv_pack_request r = conv_pack_request_of(gpu, shape, conv_kernel_of(shape, gpu), weights);
+    r.tag = conv_weights_tag_make(gpu, shape, r.kernel);
+    r.bytes = bytes;
+    return numeric_dispatch<format>(shape->type,
+                                    [&](auto tag) { return conv_pack_as(tag, &r, stream); });
+}
+
+// Checks packed weights that were stored: they are of this version of spira, this shape and this
+// GPU model, or are refused by name.
+//
+// inputs   packed [bytes]: a copy in host memory; bytes: conv_weights_bytes when they were packed
+SPIRA_API status conv_weights_stored(const device_info *gpu, const conv_shape *shape,
+                                     const void *packed, size_t bytes) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(conv_shape_check(shape));
-    return conv_pack<format>(gpu, shape, conv_kernel_of(shape, gpu), weights, stream);
+    const conv_weights_tag wanted = conv_weights_tag_make(gpu, shape, conv_kernel_of(shape, gpu));
+    return conv_weights_tag_check(&wanted, packed, bytes);
 }
 
 // Bytes of a shortcut's packed weights.
@@ -58,7 +75,8 @@ SPIRA_API status conv_shortcut_bytes(const device_info *gpu, const conv_shape *s
     SPIRA_REQUIRE(conv_shortcut_takes(shape, gpu), status_unsupported, "shape (with a shortcut)",
                   0);
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    *bytes = conv_shortcut_packed_bytes(shape, conv_kernel_of(shape, gpu), cin, cin2);
+    *bytes = conv_shortcut_packed_bytes(shape, conv_kernel_of(shape, gpu), cin, cin2) +
+             sizeof(conv_weights_tag);
     return status_success();
 }
 
@@ -75,8 +93,9 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
     SPIRA_TRY(conv_shortcut_bytes(gpu, shape, cin, cin2, &bytes));
     SPIRA_TRY(conv_pack_check(weights, bytes));
     const conv_shape s = conv_shortcut_shape(shape, cin, cin2);
-    const conv_pack_request request =
-        conv_pack_request_of(gpu, &s, conv_kernel_of(shape, gpu), weights);
+    conv_pack_request request = conv_pack_request_of(gpu, &s, conv_kernel_of(shape, gpu), weights);
+    request.tag = conv_shortcut_tag(gpu, shape, cin, cin2);
+    request.bytes = bytes;
     return numeric_dispatch<format>(
         s.type, [&](auto tag) { return conv_pack_shortcut(tag, &request, stream); });
 }

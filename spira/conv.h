@@ -11,6 +11,7 @@
 #ifndef SPIRA_CONV_H
 #define SPIRA_CONV_H
 
+#include "device.h"
 #include "numeric.h"
 #include "offset.h"
 #include "status.h"
@@ -145,6 +146,45 @@ SPIRA_API status conv_weights_check(const conv_shape *s, const float *weight,
             device_status_note(trouble, device_flag_weights, (uint32_t)min_of(i, UINT32_MAX));
         }
     }
+    return status_success();
+}
+
+enum : uint32_t {
+    conv_weights_magic = 0x57525053, // "SPRW"
+    conv_weights_version = 1,        // of the orders of packed weights: raised with any of them
+};
+
+// What stands behind the weights of conv_weights_pack and conv_shortcut_pack, so that packed
+// weights can be stored, and are refused where they do not belong: conv_weights_stored.
+struct conv_weights_tag {
+    uint32_t magic, version;
+    int32_t kernel; // that reads them; -1 in front of a network's parameters
+    conv_shape shape;
+    device_info gpu;
+};
+
+SPIRA_API conv_weights_tag conv_weights_tag_make(const device_info *gpu, const conv_shape *shape,
+                                                 int32_t kernel) {
+    return {conv_weights_magic, conv_weights_version, kernel, *shape, *gpu};
+}
+
+// Whether stored bytes end with the tag that is wanted. packed [bytes]: a copy in host memory.
+SPIRA_API status conv_weights_tag_check(const conv_weights_tag *wanted, const void *packed,
+                                        size_t bytes) {
+    conv_weights_tag tag;
+    SPIRA_REQUIRE(packed, status_null_pointer, "packed", 0);
+    SPIRA_REQUIRE(bytes >= sizeof tag, status_file_format, "packed (cut short)", bytes);
+    memcpy(&tag, (const char *)packed + bytes - sizeof tag, sizeof tag);
+    SPIRA_REQUIRE(tag.magic == wanted->magic, status_file_format, "packed (its tag is not there)",
+                  bytes);
+    SPIRA_REQUIRE(tag.version == wanted->version, status_unsupported,
+                  "packed (by another version of spira: pack again)", tag.version);
+    SPIRA_REQUIRE(device_info_equal(&tag.gpu, &wanted->gpu), status_unsupported,
+                  "packed (for another GPU model: pack again)", tag.gpu.capability);
+    const conv_shape &s = tag.shape, &w = wanted->shape;
+    SPIRA_REQUIRE(s.volume == w.volume && s.cin == w.cin && s.cin2 == w.cin2 && s.cout == w.cout &&
+                      s.type == w.type && tag.kernel == wanted->kernel,
+                  status_unsupported, "packed (for another layer)", 0);
     return status_success();
 }
 

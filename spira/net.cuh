@@ -119,8 +119,38 @@ SPIRA_API status net_load(const device_info *gpu, const net_plan *plan, const ne
     if (args->trouble) {
         SPIRA_TRY(pointer_check(args->trouble, alignof(device_status), "trouble"));
     }
+    SPIRA_TRY(kernel_launch(net_tag_kernel<0>, {1, 1, stream, "net_load"}, net_load_tag(plan),
+                            (conv_weights_tag *)args->loaded));
     for (int i = 0; i < plan->layer_count; ++i) {
         SPIRA_TRY(net_load_layer<format>(plan, i, args, stream));
+    }
+    return status_success();
+}
+
+// Checks loaded parameters that were stored: they are of this version of spira, of the plan's GPU
+// model and of a network with the same layers, or are refused by name.
+//
+// inputs   loaded [bytes]: a copy in host memory of what net_load has written
+// errors   null pointers; bytes; status_layer for a layer that is another one
+SPIRA_API status net_load_stored(const net_plan *plan, const void *loaded, size_t bytes) {
+    SPIRA_REQUIRE(plan, status_null_pointer, "plan", 0);
+    SPIRA_REQUIRE(loaded, status_null_pointer, "loaded", 0);
+    SPIRA_REQUIRE(plan->device, status_unsupported, "plan (made for the host)", 0);
+    const conv_weights_tag front = net_load_tag(plan);
+    SPIRA_REQUIRE(bytes >= sizeof front, status_file_format, "loaded (cut short)", bytes);
+    SPIRA_TRY(conv_weights_tag_check(&front, loaded, sizeof front));
+    SPIRA_REQUIRE(bytes == plan->loaded_bytes, status_unsupported, "loaded (of another network)",
+                  bytes);
+    for (int i = 0; i < plan->layer_count; ++i) {
+        const net_op op = plan->layers[i].op;
+        size_t own = 0;
+        SPIRA_TRY(net_op_call(op, [&](auto o) { return net_op_packed_bytes(o, plan, i, &own); }));
+        const conv_weights_tag wanted =
+            net_op_call(op, [&](auto o) { return net_op_packed_tag(o, plan, i); });
+        const char *packed = (const char *)loaded + plan->step[i].packed;
+        if (own && status_failed(conv_weights_tag_check(&wanted, packed, own))) {
+            return net_fault("loaded (of another layer)", i);
+        }
     }
     return status_success();
 }

@@ -55,13 +55,13 @@ SPIRA_API status net_blob_check_names(const net_plan *p) {
 
 // Returns what is wrong with a kind of parameters of a layer, or null.
 SPIRA_API const char *net_blob_misfit(const net_plan *p, const blob *b, int layer, int kind) {
-#define SPIRA_BLOB_MISFITS(KIND)                                                                   \
-    "the blob has no " KIND " for it", "the blob has a " KIND " for it, but the layer has none",   \
+#define SPIRA_BLOB_MISFITS(KIND, LACKS)                                                            \
+    "the blob has no " KIND " for it", "the blob has a " KIND " for it, but the layer has " LACKS, \
         "its " KIND " in the blob is not [cout]"
-    static const char *const misfits[blob_kinds][3] = {{SPIRA_BLOB_MISFITS("weight")},
-                                                       {SPIRA_BLOB_MISFITS("bias")},
-                                                       {SPIRA_BLOB_MISFITS("batch norm's scale")},
-                                                       {SPIRA_BLOB_MISFITS("batch norm's shift")}};
+    static const char *const misfits[blob_kinds][3] = {{SPIRA_BLOB_MISFITS("weight", "none")},
+                                                       {SPIRA_BLOB_MISFITS("bias", "none")},
+                                                       {SPIRA_BLOB_MISFITS("scale", "no norm")},
+                                                       {SPIRA_BLOB_MISFITS("shift", "no norm")}};
 #undef SPIRA_BLOB_MISFITS
     static const char *const shapes[5] = {"its weight in the blob has another size.x",
                                           "its weight in the blob has another size.y",

@@ -103,6 +103,13 @@ SPIRA_API size_t conv_shortcut_packed_bytes(const conv_shape *s, conv_kernel ker
                : conv_packed_bytes(&own, kernel);
 }
 
+// A shortcut's weights have an order of their own: the kernel's number says so.
+SPIRA_API conv_weights_tag conv_shortcut_tag(const device_info *gpu, const conv_shape *s, int cin,
+                                             int cin2) {
+    const conv_shape own = conv_shortcut_shape(s, cin, cin2);
+    return conv_weights_tag_make(gpu, &own, conv_kernel_of(s, gpu) + 16);
+}
+
 // ---- sizes --------------------------------------------------------------------------------------
 
 SPIRA_API bool conv_sizes_fit(const conv_shape *s, const device_info *d, const conv_sizes *sizes) {

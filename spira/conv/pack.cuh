@@ -18,6 +18,8 @@ struct conv_pack_request {
     int64_t first; // number of weight[0] among all that the caller has
     void *packed;
     device_status *trouble;
+    conv_weights_tag tag = {}; // zero: none
+    size_t bytes = 0;          // of packed, its end the tag
 };
 
 // Launches a kernel that packs `total` pieces, a thread each. In training it runs in front of every
@@ -35,6 +37,8 @@ SPIRA_API status conv_pack_launch(const conv_pack_request *r, int64_t total, int
     p.total = total;
     p.packed = r->packed;
     p.trouble = r->trouble;
+    p.own = r->tag;
+    p.tag = r->bytes ? (conv_weights_tag *)((char *)r->packed + r->bytes) - 1 : nullptr;
     return kernel_launch(
         kernel,
         {(unsigned)grid, conv_pack_threads, stream, "conv_weights_pack", r->gpu->programmatic}, p);
@@ -105,7 +109,7 @@ SPIRA_API conv_pack_request conv_pack_request_of(const device_info *gpu, const c
     return {gpu, *shape, kernel, shape->cin + shape->cin2, w->weight, 0, w->packed, w->trouble};
 }
 
-// Packs weights for a kernel: conv_weights_pack (conv.cuh), whose arguments these are.
+// Packs weights for a kernel, without a tag.
 template <numeric format>
 SPIRA_API status conv_pack(const device_info *gpu, const conv_shape *shape, conv_kernel kernel,
                            const conv_weights *w, cudaStream_t stream) {

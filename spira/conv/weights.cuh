@@ -20,7 +20,16 @@ struct conv_pack_params {
     int64_t total;          // pieces: one for each thread
     void *packed;           //
     device_status *trouble; // or null
+    conv_weights_tag *tag;  // or null: where `own` is written
+    conv_weights_tag own;   // it
 };
+
+// The first thread writes the tag.
+SPIRA_DEVICE void conv_pack_tag(const conv_pack_params &p, int64_t i) {
+    if (i == 0 && p.tag) {
+        *p.tag = p.own;
+    }
+}
 
 // Weight number `from`, rounded to the format; 0 where it is not `inside`. See conv_weights.
 template <typename E>
@@ -81,6 +90,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     enum { per_lane = conv_lane_bytes / sizeof(E) };
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     pdl_wait_alone();
+    conv_pack_tag(p, i);
     if (i >= p.total) {
         return;
     }
@@ -134,6 +144,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const conv_shape &s = p.shape;
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     pdl_wait_alone();
+    conv_pack_tag(p, i);
     if (i >= p.total) {
         return;
     }

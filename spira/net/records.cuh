@@ -48,9 +48,20 @@ SPIRA_API status net_plan_choices(const net_limits *limits, const device_info *g
     return status_success();
 }
 
-// Places the loaded parameters of all layers: packed weights, then bias, scale and shift.
+// The tag of a network's parameters, in front of those of its layers.
+SPIRA_API conv_weights_tag net_load_tag(const net_plan *p) {
+    const conv_shape none = {};
+    return conv_weights_tag_make(&p->gpu, &none, -1);
+}
+
+SPIRA_PLAIN_KERNEL void net_tag_kernel(conv_weights_tag tag, conv_weights_tag *to) {
+    *to = tag;
+}
+
+// Places the loaded parameters: a tag, then of each layer packed weights, bias, scale and shift.
 SPIRA_API status net_place_loaded(net_plan *p) {
     workspace w = workspace_begin(nullptr);
+    net_take<conv_weights_tag>(&w, 1);
     for (int i = 0; i < p->layer_count; ++i) {
         size_t bytes = 0;
         SPIRA_TRY(net_op_call(p->layers[i].op,

@@ -1227,6 +1227,40 @@ DEVICE_TEST(gpu_conv_weights_refuses) {
     }
 }
 
+// Packed weights that are stored are taken where they belong, and refused elsewhere by name.
+DEVICE_TEST(gpu_conv_weights_stored) {
+    for (numeric type : numerics) {
+        for (int cout : {7, 40, 200}) {
+            const conv_shape s = shape_make(3, 6, 5, cout, type);
+            const std::vector<float> weight((size_t)(3 * 11 * cout), 1.0f);
+            size_t bytes = 0;
+            CHECK_OK(conv_weights_bytes(gpu(), &s, &bytes));
+            std::vector<char> stored(bytes);
+            device_copy_out(stored.data(), (const char *)weights_upload(&s, weight),
+                            (int64_t)bytes);
+            CHECK_OK(conv_weights_stored(gpu(), &s, stored.data(), bytes));
+            conv_shape other = s;
+            ++other.cin;
+            device_info elsewhere = *gpu();
+            ++elsewhere.multiprocessors;
+            const auto refuses = [&](const device_info *where, const conv_shape *shape,
+                                     const char *word) {
+                const status got = conv_weights_stored(where, shape, stored.data(), bytes);
+                CHECK(status_failed(got) && strstr(got.subject, word));
+            };
+            refuses(gpu(), &other, "another layer");
+            refuses(&elsewhere, &s, "another GPU model");
+            conv_weights_tag *tag = (conv_weights_tag *)(stored.data() + bytes) - 1;
+            ++tag->version;
+            refuses(gpu(), &s, "another version");
+            tag->magic = 0;
+            refuses(gpu(), &s, "tag");
+            CHECK_STATUS(conv_weights_stored(gpu(), &s, stored.data(), 8), status_file_format);
+            CHECK_STATUS(conv_weights_stored(gpu(), &s, nullptr, bytes), status_null_pointer);
+        }
+    }
+}
+
 // ---- the test, tested ---------------------------------------------------------------------------
 
 DEVICE_TEST(gpu_conv_planted_errors_are_found) {

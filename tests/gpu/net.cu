@@ -644,6 +644,33 @@ DEVICE_TEST(gpu_net_refuses_plans_of_another_gpu) {
     CHECK_OK(net32.net_run_f16(gpu(), d.plan.get(), &run, nullptr));
 }
 
+// Loaded parameters that are stored are taken for the same network, GPU model and version only.
+DEVICE_TEST(gpu_net_load_stored) {
+    network n;
+    network_named("zoo", &n);
+    net_limits limits = limits_make(&n, numeric_f16, 300, false);
+    const device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
+    const net_plan *p = d.plan.get();
+    std::vector<char> stored(p->loaded_bytes);
+    device_copy_out(stored.data(), (const char *)d.loaded, (int64_t)p->loaded_bytes);
+    CHECK_OK(net_load_stored(p, stored.data(), p->loaded_bytes));
+    const auto refuses = [&](const net_plan *plan, size_t bytes, const char *word) {
+        const status s = net_load_stored(plan, stored.data(), bytes);
+        CHECK(status_failed(s) && strstr(s.subject, word));
+    };
+    net_plan other = *p;
+    ++other.gpu.multiprocessors;
+    refuses(&other, p->loaded_bytes, "another GPU model");
+    refuses(p, p->loaded_bytes - 256, "another network");
+    refuses(p, 8, "cut short");
+    other = *p;
+    ++other.step[0].shape.cout; // as long as the bytes are there
+    refuses(&other, p->loaded_bytes, "another layer");
+    ++((conv_weights_tag *)stored.data())->version;
+    refuses(p, p->loaded_bytes, "another version");
+    CHECK_STATUS(net_load_stored(p, nullptr, p->loaded_bytes), status_null_pointer);
+}
+
 DEVICE_TEST(gpu_net_load_refuses) {
     network n;
     network_named("zoo", &n);

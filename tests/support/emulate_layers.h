@@ -73,11 +73,14 @@ SPIRA_API const char *features_put(numeric type, const std::vector<float> &value
 inline device_status weights_trouble;
 
 // Packs weights [volume, cin + cin2, cout] into `to`, as the library does. shortcut: those of one.
-// rows: of an offset's weights; 0: cin + cin2.
+// rows: of an offset's weights; 0: cin + cin2. bytes: with a tag at their end; 0: without one.
 template <typename K, conv_weights_order order = conv_weights_own>
-void weights_pack(const conv_shape *s, bool shortcut, const float *weight, void *to, int rows = 0) {
-    const conv_pack_request request = {&K::device, *s, K::kernel, rows ? rows : s->cin + s->cin2,
-                                       weight,     0,  to,        &weights_trouble};
+void weights_pack(const conv_shape *s, bool shortcut, const float *weight, void *to, int rows = 0,
+                  size_t bytes = 0) {
+    conv_pack_request request = {&K::device, *s, K::kernel, rows ? rows : s->cin + s->cin2,
+                                 weight,     0,  to,        &weights_trouble};
+    request.tag = conv_weights_tag_make(&K::device, s, K::kernel);
+    request.bytes = bytes;
     CHECK_OK(numeric_dispatch<numeric_any>(s->type, [&](auto tag) {
         return shortcut ? conv_pack_shortcut(tag, &request, nullptr)
                         : conv_pack_as<order>(tag, &request, nullptr);
@@ -86,10 +89,13 @@ void weights_pack(const conv_shape *s, bool shortcut, const float *weight, void 
 
 template <typename K>
 const void *weights_put(const conv_shape *s, bool shortcut, const std::vector<float> &weight) {
-    const size_t bytes = shortcut ? conv_shortcut_packed_bytes(s, K::kernel, s->cin, s->cin2)
-                                  : conv_packed_bytes(s, K::kernel);
+    const size_t bytes = (shortcut ? conv_shortcut_packed_bytes(s, K::kernel, s->cin, s->cin2)
+                                   : conv_packed_bytes(s, K::kernel)) +
+                         sizeof(conv_weights_tag);
     char *packed = guarded_new<char>((int64_t)bytes);
-    weights_pack<K>(s, shortcut, weight.data(), packed);
+    weights_pack<K>(s, shortcut, weight.data(), packed, 0, bytes);
+    const conv_weights_tag tag = conv_weights_tag_make(&K::device, s, K::kernel);
+    CHECK_OK(conv_weights_tag_check(&tag, packed, bytes)); // the kernel has written it
     return packed;
 }
 

@@ -108,6 +108,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     bool second = hopper_piece_second(s.cin, piece);
     conv_lane<E> to;
     pdl_wait_alone();
+    conv_pack_tag(p, i);
     if (i >= p.total) {
         return;
     }

@@ -82,6 +82,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     enum { per_lane = conv_lane_bytes / sizeof(E) };
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     pdl_wait_alone();
+    conv_pack_tag(p, i);
     if (i >= p.total) {
         return;
     }

@@ -34,6 +34,11 @@ SPIRA_API status net_op_packed_bytes(net_op_base, const net_plan *, int, size_t 
     return status_success();
 }
 
+// The tag that they have.
+SPIRA_API conv_weights_tag net_op_packed_tag(net_op_base, const net_plan *, int) {
+    return {};
+}
+
 // Packs the weights to the bytes of net_op_packed_bytes.
 template <numeric format>
 SPIRA_API status net_op_pack(net_op_base, const net_plan *, int, const conv_weights *,

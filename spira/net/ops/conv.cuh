@@ -85,6 +85,14 @@ SPIRA_API status net_op_packed_bytes(net_op_conv, const net_plan *p, int i, size
                                      bytes);
 }
 
+SPIRA_API conv_weights_tag net_op_packed_tag(net_op_conv, const net_plan *p, int i) {
+    const net_step *step = &p->step[i];
+    const conv_shape *s = &step->shape;
+    return step->fused_into == net_none
+               ? conv_weights_tag_make(&p->gpu, s, conv_kernel_of(s, &p->gpu))
+               : conv_shortcut_tag(&p->gpu, &p->step[step->fused_into].shape, s->cin, s->cin2);
+}
+
 template <numeric format>
 SPIRA_API status net_op_pack(net_op_conv, const net_plan *p, int i, const conv_weights *weights,
                              cudaStream_t stream) {
