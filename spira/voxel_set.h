@@ -59,6 +59,18 @@ SPIRA_API void voxel_set_note(const voxel_set<W> &set, device_status *trouble) {
     }
 }
 
+// Ends a set of `voxels` voxels, of which those that fit are written, in the host loops: fills it
+// up and writes its count. A number of voxels above the capacity is recorded.
+template <typename W>
+SPIRA_API void voxel_set_end(const voxel_set<W> &set, int64_t voxels, device_status *trouble) {
+    if (voxels > set.capacity) {
+        device_status_note(trouble, device_flag_capacity, (uint32_t)voxels);
+        voxels = set.capacity;
+    }
+    std::fill(set.words + voxels, set.words + set.capacity, word_none<W>());
+    *set.count = (int32_t)voxels;
+}
+
 // Makes a set of words in any order, in the host loops; word_none() is no voxel. A number of voxels
 // above the capacity is recorded.
 template <typename W>
@@ -67,13 +79,8 @@ SPIRA_API void voxel_set_sort(W *words, int64_t count, const voxel_set<W> &set,
     std::sort(words, words + count); // word_none() comes last
     int64_t voxels = std::unique(words, words + count) - words;
     voxels -= voxels > 0 && words[voxels - 1] == word_none<W>();
-    if (voxels > set.capacity) {
-        device_status_note(trouble, device_flag_capacity, (uint32_t)voxels);
-        voxels = set.capacity;
-    }
-    std::copy(words, words + voxels, set.words);
-    std::fill(set.words + voxels, set.words + set.capacity, word_none<W>());
-    *set.count = (int32_t)voxels;
+    std::copy(words, words + min_of(voxels, set.capacity), set.words);
+    voxel_set_end(set, voxels, trouble);
 }
 
 SPIRA_API status voxel_rows_check(const voxel_rows *rows) {

@@ -1,0 +1,165 @@
+// bench/generate.cu: sets that are made from features: growing a scan back from stride 16.
+//
+//     build/bench_generate data/*.vox32
+//
+// Bench "subdivide": the set at half the stride, from masks that say which children the scan has;
+// `voxels` are the parents, `outputs` the children. Method "16 to 1": four steps, one after the
+// other. Each set must be the one that `downsample` makes of the scan. Bench "prune": every other
+// voxel of the scan, by the sign of one of 8 channels of features, fp16; method "gather": their
+// features, 64 channels.
+#include "bench.cuh"
+
+enum { generate_steps = 4, generate_channels = 8, generate_features = 64 };
+
+typedef uint32_t generate_word;
+
+struct generate_work {
+    bench_sets<generate_word> level[generate_steps + 1]; // of strides 16, 8, 4, 2, 1
+    spira::subdivide_args<generate_word> step[generate_steps];
+    int begin, end; // the steps to run
+    spira::prune_args<generate_word> prune;
+    spira::row_gather_args gather;
+    char *scratch; // one at a time
+    size_t scratch_bytes;
+};
+
+static spira::status generate_step(void *context, cudaStream_t stream) {
+    const generate_work *w = (const generate_work *)context;
+    for (int i = w->begin; i < w->end; ++i) {
+        SPIRA_TRY((spira::subdivide<generate_word, spira::numeric_f16>(&w->step[i], w->scratch,
+                                                                       w->scratch_bytes, stream)));
+    }
+    return spira::status_success();
+}
+
+static spira::status generate_prune(void *context, cudaStream_t stream) {
+    const generate_work *w = (const generate_work *)context;
+    return spira::prune<generate_word, spira::numeric_f16>(&w->prune, w->scratch, w->scratch_bytes,
+                                                           stream);
+}
+
+static spira::status generate_gather(void *context, cudaStream_t stream) {
+    const generate_work *w = (const generate_work *)context;
+    return spira::row_gather<spira::numeric_f16>(&w->gather, stream);
+}
+
+// The children that the finer set has, a bit each.
+static uint8_t *generate_mask(bench_pool *pool, const spira::word_layout *layout,
+                              spira::voxel_set<generate_word> coarse,
+                              spira::voxel_set<generate_word> fine, spira::triple half) {
+    uint8_t *mask = bench_host<uint8_t>(pool, coarse.capacity);
+    for (int32_t i = 0; i < coarse.capacity; ++i) {
+        mask[i] = 0;
+        for (int s = 0; s < spira::subdivide_children; ++s) {
+            const generate_word child =
+                coarse.words[i] + spira::subdivide_delta<generate_word>(layout, half, s);
+            const bool there = std::binary_search(fine.words, fine.words + fine.capacity, child);
+            mask[i] = (uint8_t)(mask[i] | there << s);
+        }
+    }
+    return mask;
+}
+
+// Room for any of the steps.
+static void generate_scratch(generate_work *w, bench_pool *pool) {
+    size_t bytes;
+    BENCH_TRY(spira::prune_workspace(&w->prune, &w->scratch_bytes));
+    for (const auto &step : w->step) {
+        BENCH_TRY(spira::subdivide_workspace(&step, &bytes));
+        w->scratch_bytes = spira::max_of(w->scratch_bytes, bytes);
+    }
+    w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
+}
+
+static void generate_work_make(bench_pool *pool, const bench_scene<generate_word> *scene,
+                               generate_work *w) {
+    for (int i = 0; i <= generate_steps; ++i) {
+        w->level[i] = i < generate_steps ? bench_coarse(pool, scene, 1 << (generate_steps - i))
+                                         : bench_sets<generate_word>{scene->set, scene->fine.host};
+    }
+    for (int i = 0; i < generate_steps; ++i) {
+        const spira::voxel_set<generate_word> coarse = w->level[i].host,
+                                              fine = w->level[i + 1].host;
+        spira::subdivide_args<generate_word> &a = w->step[i];
+        const int stride = 1 << (generate_steps - i);
+        a.layout = &scene->layout;
+        a.in = i ? w->step[i - 1].out : w->level[i].device;
+        a.stride = {stride, stride, stride};
+        const uint8_t *mask =
+            generate_mask(pool, a.layout, coarse, fine, spira::subdivide_half(a.stride));
+        a.choice.mask = bench_upload(pool, mask, coarse.capacity);
+        a.out = bench_set_device<generate_word>(pool, fine.capacity);
+        a.source = bench_device<int32_t>(pool, fine.capacity);
+        a.trouble = scene->trouble;
+    }
+    const int32_t voxels = scene->fine.host.capacity;
+    const int64_t values = (int64_t)voxels * generate_features;
+    uint16_t *features = bench_host<uint16_t>(pool, values);
+    for (int64_t i = 0; i < values; ++i) {
+        features[i] = spira::f16_from_float((i * 2654435761 >> 16 & 1) ? 1.0f : -1.0f);
+    }
+    w->prune.in = {scene->set.words, scene->set.count, voxels};
+    w->prune.choice.scores = bench_upload(pool, features, values);
+    w->prune.choice.type = spira::numeric_f16;
+    w->prune.choice.channels = generate_channels;
+    w->prune.out = bench_set_device<generate_word>(pool, voxels);
+    w->prune.source = bench_device<int32_t>(pool, voxels);
+    w->prune.trouble = scene->trouble;
+    w->gather = {w->prune.choice.scores,
+                 voxels,
+                 generate_features,
+                 1,
+                 spira::numeric_f16,
+                 w->prune.source,
+                 w->prune.out.count,
+                 voxels,
+                 bench_device<uint16_t>(pool, values)};
+    generate_scratch(w, pool);
+}
+
+static void generate_print(bench_session *s, bench_row row, generate_work *w, int begin, int end) {
+    w->begin = begin;
+    w->end = end;
+    row.voxels = w->level[begin].host.capacity;
+    row.outputs = w->level[end].host.capacity;
+    row.time = bench_measure(s->stream, generate_step, w);
+    bench_print(s, &row);
+}
+
+static void generate_run_input(bench_session *s, const bench_input *input) {
+    spira::word_layout layout;
+    if (!bench_layout(input, 32, &layout)) {
+        return;
+    }
+    const bench_scene<generate_word> scene =
+        bench_scene_make<generate_word>(&s->pool, input, &layout);
+    generate_work w = {};
+    generate_work_make(&s->pool, &scene, &w);
+    w.end = generate_steps;
+    BENCH_TRY(generate_step(&w, s->stream));
+    for (int i = 0; i < generate_steps; ++i) {
+        bench_check_set(&s->pool, w.level[i + 1].host, w.step[i].out, input->name, "children");
+    }
+    bench_check_trouble(&s->pool, scene.trouble);
+    bench_row row = bench_row_make("subdivide", &scene);
+    row.word = 32;
+    for (int i = 0; i < generate_steps; ++i) {
+        row.method = "step";
+        generate_print(s, row, &w, i, i + 1);
+    }
+    row.method = "16 to 1";
+    generate_print(s, row, &w, 0, generate_steps);
+    row = bench_row_make("prune", &scene);
+    row.dtype = "fp16";
+    row.time = bench_measure(s->stream, generate_prune, &w);
+    bench_print(s, &row);
+    row.method = "gather";
+    row.cin = generate_features;
+    row.time = bench_measure(s->stream, generate_gather, &w);
+    bench_print(s, &row);
+    bench_pool_free(&s->pool, 0);
+}
+
+int main(int argc, char **argv) {
+    return bench_main(argc, argv, generate_run_input);
+}

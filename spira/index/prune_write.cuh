@@ -1,0 +1,99 @@
+// spira/index/prune_write.cuh: the kernels of prune.cuh: marks the chosen rows, sums the marks of
+// each tile, writes the chosen voxels.
+#ifndef SPIRA_INDEX_PRUNE_WRITE_CUH
+#define SPIRA_INDEX_PRUNE_WRITE_CUH
+
+#include "choice_tiles.cuh"
+
+namespace spira {
+
+struct prune_scratch {
+    uint32_t *bits; // [tiles, choice_tile / 32] a bit for each row
+    int32_t *sums;  // [tiles + 1]
+};
+
+SPIRA_API void prune_carve(workspace *w, int32_t capacity, prune_scratch *s) {
+    const int64_t tiles = choice_tiles(capacity);
+    s->bits = workspace_take<uint32_t>(w, tiles * (choice_tile / 32));
+    s->sums = workspace_take<int32_t>(w, tiles + 1);
+}
+
+template <typename W>
+struct prune_task {
+    prune_args<W> args;
+    prune_scratch s;
+};
+
+// Whether row i is chosen. E: of the scores, or uint8_t for a mask.
+template <typename E, typename W>
+SPIRA_DEVICE bool prune_keeps(const prune_args<W> &a, int64_t i) {
+    if constexpr (sizeof(E) == 1) {
+        return a.choice.mask[i] != 0;
+    } else {
+        const E *scores = (const E *)a.choice.scores;
+        const float score = element_to_float(scores[i * a.choice.channels + a.channel]);
+        if (float_is_nan(score)) {
+            device_status_raise(a.trouble, device_flag_not_finite, (uint32_t)i);
+        }
+        return row_choice_takes(a.choice, score);
+    }
+}
+
+template <typename W, typename E>
+SPIRA_KERNEL void __launch_bounds__(choice_tile)
+    prune_mark_kernel(const __grid_constant__ prune_task<W> task) {
+    __shared__ int shared[choice_tile / 32];
+    const int64_t i = (int64_t)blockIdx.x * choice_tile + threadIdx.x;
+    const bool keep = i < voxel_set_count(task.args.in) && prune_keeps<E>(task.args, i);
+    const uint32_t bits = __ballot_sync(~0u, keep);
+    if (threadIdx.x % 32 == 0) {
+        task.s.bits[i / 32] = bits;
+    }
+    const int sum = block_sum<choice_tile>(keep, shared);
+    if (threadIdx.x == 0) {
+        task.s.sums[blockIdx.x] = sum;
+    }
+    if (i == 0) {
+        device_status_raise_count(task.args.trouble, *task.args.in.count, task.args.in.capacity);
+    }
+}
+
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(choice_tile)
+    prune_write_kernel(const __grid_constant__ prune_task<W> task) {
+    const prune_args<W> &a = task.args;
+    const int tile = (int)blockIdx.x, tiles = choice_tiles(a.in.capacity);
+    const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
+    choice_end(a.out, task.s.sums[tiles], a.trouble);
+    if (tile >= tiles) {
+        return;
+    }
+    const uint32_t *bits = task.s.bits + tile * (choice_tile / 32);
+    const uint32_t mine = bits[warp];
+    const int front = warp_sum(lane < warp ? __popc(bits[lane]) : 0);
+    const int rank = task.s.sums[tile] + front + __popc(mine & ((1u << lane) - 1));
+    if ((mine >> lane & 1) && rank < a.out.capacity) {
+        const int32_t row = tile * choice_tile + (int)threadIdx.x;
+        a.out.words[rank] = a.in.words[row];
+        a.source[rank] = row;
+    }
+}
+
+template <typename W, numeric format>
+SPIRA_API status prune_launch(const prune_args<W> *args, const prune_scratch &s,
+                              cudaStream_t stream) {
+    const prune_task<W> task = {*args, s};
+    const int32_t tiles = choice_tiles(args->in.capacity);
+    SPIRA_TRY(choice_dispatch<format>(args->choice, [&](auto element) {
+        return kernel_launch(prune_mark_kernel<W, decltype(element)>,
+                             {(unsigned)tiles, choice_tile, stream, "prune"}, task);
+    }));
+    SPIRA_TRY(
+        kernel_launch(choice_scan_kernel<>, {1, map_scan_threads, stream, "prune"}, s.sums, tiles));
+    const unsigned blocks = choice_blocks(args->in.capacity, args->out.capacity);
+    return kernel_launch(prune_write_kernel<W>, {blocks, choice_tile, stream, "prune"}, task);
+}
+
+} // namespace spira
+
+#endif

@@ -1,0 +1,52 @@
+// spira/prune.cuh: the subset of a voxel set that a mask or a channel chooses, on the GPU. The rule
+// and the host loop are in prune.h.
+#ifndef SPIRA_PRUNE_CUH
+#define SPIRA_PRUNE_CUH
+
+#include "index/prune_write.cuh"
+#include "prune.h"
+
+namespace spira {
+
+// Bytes of scratch for prune. Reads in.capacity alone.
+template <typename W>
+SPIRA_API status prune_workspace(const prune_args<W> *args, size_t *bytes) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    SPIRA_REQUIRE(args->in.capacity >= 1, status_bad_size, "in.capacity", args->in.capacity);
+    workspace w = workspace_begin(nullptr);
+    prune_scratch s;
+    prune_carve(&w, args->in.capacity, &s);
+    *bytes = w.used;
+    return status_success();
+}
+
+// Keeps the voxels of a set that a mask or a channel of their features chooses.
+//
+// inputs   args: see prune_args. `format` is the only format of scores that is compiled
+// outputs  args.out: the chosen voxels, then word_none(), and their count
+//          args.source [count]: the row of `in` of each; the rest is not written
+//          args.trouble: device_flag_not_finite with the first row whose score is NaN;
+//          device_flag_capacity with a count of `in` or a number of voxels above the capacity.
+//          Voxels that do not fit are left out
+// errors   null or misaligned pointers; sizes; a mask with members of scores; `out` that is `in`; a
+//          workspace that is too small
+// scratch  prune_workspace bytes, aligned to 256
+// Asynchronous, deterministic, equal to prune_host.
+// cost     three small kernels; each row is read once
+template <typename W, numeric format = numeric_any>
+SPIRA_API status prune(const prune_args<W> *args, void *scratch, size_t scratch_bytes,
+                       cudaStream_t stream) {
+    size_t needed;
+    SPIRA_TRY(prune_check(args));
+    SPIRA_TRY(prune_workspace(args, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    workspace w = workspace_begin(scratch);
+    prune_scratch s;
+    prune_carve(&w, args->in.capacity, &s);
+    return prune_launch<W, format>(args, s, stream);
+}
+
+} // namespace spira
+
+#endif

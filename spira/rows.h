@@ -1,0 +1,68 @@
+// spira/rows.h: operations on rows of features that need no coordinates.
+//
+// row_gather: out row i is in row source[i], as `prune` and `subdivide` write their sources. With
+// `repeat`, each channel is written that many times in a row (the skip of a channel-to-space step).
+#ifndef SPIRA_ROWS_H
+#define SPIRA_ROWS_H
+
+#include "numeric.h"
+#include "status.h"
+
+namespace spira {
+
+// What `row_gather` reads and writes. Start from zero and fill it by name. in and out must not
+// overlap.
+struct row_gather_args {
+    const void *in;        // [in_rows, channels] in `type`, aligned to its element
+    int64_t in_rows;       // >= 1; subdivide: 8 rows a voxel
+    int channels;          // >= 1, of `in`
+    int repeat;            // 0 and 1: once
+    numeric type;          // of both
+    const int32_t *source; // [count]; zeros where it is no row of `in`
+    const int32_t *count;  // [1]
+    int32_t capacity;      // of source and out
+    void *out;             // [count, channels * repeat]
+};
+
+SPIRA_BOTH int row_gather_repeat(const row_gather_args *a) {
+    return a->repeat ? a->repeat : 1;
+}
+
+// The checks of row_gather and row_gather_host.
+SPIRA_API status row_gather_check(const row_gather_args *a) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
+    SPIRA_TRY(pointer_check(a->in, (size_t)numeric_size(a->type), "in"));
+    SPIRA_TRY(pointer_check(a->out, (size_t)numeric_size(a->type), "out"));
+    SPIRA_REQUIRE(a->out != a->in, status_unsupported, "out (overlaps in)", 0);
+    SPIRA_REQUIRE(a->in_rows >= 1, status_bad_size, "in_rows", a->in_rows);
+    SPIRA_REQUIRE(a->channels >= 1, status_bad_size, "channels", a->channels);
+    SPIRA_REQUIRE(a->repeat >= 0 && (int64_t)a->channels * a->repeat <= INT32_MAX, status_bad_size,
+                  "repeat", a->repeat);
+    SPIRA_REQUIRE(a->capacity >= 1, status_bad_size, "capacity", a->capacity);
+    SPIRA_TRY(pointer_check(a->source, alignof(int32_t), "source"));
+    return pointer_check(a->count, alignof(int32_t), "count");
+}
+
+// The host loop of `row_gather` (rows.cuh), on host memory.
+SPIRA_API status row_gather_host(const row_gather_args *a) {
+    SPIRA_TRY(row_gather_check(a));
+    const int repeat = row_gather_repeat(a), size = numeric_size(a->type);
+    for (int32_t i = 0; i < count_clamp(*a->count, a->capacity); ++i) {
+        const int64_t from = a->source[i];
+        char *out = (char *)a->out + (int64_t)i * a->channels * repeat * size;
+        for (int64_t c = 0; c < (int64_t)a->channels * repeat; ++c) {
+            const char *in = (const char *)a->in + (from * a->channels + c / repeat) * size;
+            if (from >= 0 && from < a->in_rows) {
+                memcpy(out + c * size, in, (size_t)size);
+            } else {
+                memset(out + c * size, 0, (size_t)size);
+            }
+        }
+    }
+    return status_success();
+}
+
+} // namespace spira
+
+#endif

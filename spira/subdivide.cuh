@@ -1,0 +1,57 @@
+// spira/subdivide.cuh: finer voxel sets from features on the GPU. The rule and the host loop are in
+// subdivide.h.
+//
+// No sort: a child's place follows from how many children stand in front of its parent, of the
+// parent's row of voxels and of its x-plane (index/subdivide_place.cuh).
+#ifndef SPIRA_SUBDIVIDE_CUH
+#define SPIRA_SUBDIVIDE_CUH
+
+#include "index/subdivide_place.cuh"
+#include "subdivide.h"
+
+namespace spira {
+
+// Bytes of scratch for subdivide. Reads in.capacity alone.
+template <typename W>
+SPIRA_API status subdivide_workspace(const subdivide_args<W> *args, size_t *bytes) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    SPIRA_REQUIRE(args->in.capacity >= 1, status_bad_size, "in.capacity", args->in.capacity);
+    workspace w = workspace_begin(nullptr);
+    subdivide_scratch s;
+    subdivide_carve(&w, args->in.capacity, &s);
+    *bytes = w.used;
+    return status_success();
+}
+
+// The children of a set's voxels that a mask or 8 numbers a voxel choose.
+//
+// inputs   args: see subdivide_args. `format` is the only format of scores that is compiled
+// outputs  args.out: the children, then word_none(), and their count
+//          args.source [count]: 8 row + child number of each; the rest is not written
+//          args.trouble: device_flag_not_finite with the first row that has a NaN (no child);
+//          device_flag_lattice with the first voxel that is no multiple of the stride (no
+//          children); device_flag_range with the first row that has a child beyond the layout
+//          (left out); device_flag_capacity with a count of `in` or a number of children above the
+//          capacity. Children that do not fit, the last ones, are left out
+// errors   null or misaligned pointers; sizes; an odd stride; a mask with members of scores; `out`
+//          that is `in`; a workspace that is too small
+// scratch  subdivide_workspace bytes, aligned to 256
+// Asynchronous, deterministic, equal to subdivide_host.
+// cost     three small kernels; four binary searches a voxel
+template <typename W, numeric format = numeric_any>
+SPIRA_API status subdivide(const subdivide_args<W> *args, void *scratch, size_t scratch_bytes,
+                           cudaStream_t stream) {
+    size_t needed;
+    SPIRA_TRY(subdivide_check(args));
+    SPIRA_TRY(subdivide_workspace(args, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    workspace w = workspace_begin(scratch);
+    subdivide_scratch s;
+    subdivide_carve(&w, args->in.capacity, &s);
+    return subdivide_launch<W, format>(args, s, stream);
+}
+
+} // namespace spira
+
+#endif

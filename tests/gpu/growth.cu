@@ -1,0 +1,165 @@
+// tests/gpu/growth.cu: sets from features on the GPU, word for word those of a table of
+// coordinates.
+#include "../../spira/prune.cuh"
+#include "../../spira/rows.cuh"
+#include "../../spira/subdivide.cuh"
+#include "../support/device.cuh"
+#include "../support/gpu.cuh"
+#include "../support/growth.h"
+
+using namespace spira;
+
+namespace {
+
+// Uploads what a problem has and makes the rest; any of the two kinds of arguments.
+template <typename W, typename A>
+void bind(const growth_problem<W> *p, A *a) {
+    a->in.words = device_upload(p->words.data(), p->capacity());
+    a->in.count = device_upload(&p->count, 1);
+    a->choice.mask =
+        p->mask.empty() ? nullptr : device_upload(p->mask.data(), (int64_t)p->mask.size());
+    a->choice.scores =
+        p->scores.empty() ? nullptr : device_upload(p->scores.data(), (int64_t)p->scores.size());
+    a->out.words = device_new<W>(p->out_capacity);
+    a->out.count = device_new<int32_t>(1);
+    a->source = device_new_poisoned<int32_t>(p->out_capacity);
+    a->trouble = device_zeros<device_status>(1);
+}
+
+template <typename W, typename A>
+bool judge(const growth_problem<W> *p, const A &a, int line) {
+    growth_outcome<W> o = {};
+    o.set.trouble = device_value(a.trouble);
+    o.set.count = device_value(a.out.count);
+    o.set.words.resize((size_t)a.out.capacity);
+    device_copy_out(o.set.words.data(), a.out.words, a.out.capacity);
+    if (!test_check(o.set.count >= 0 && o.set.count <= a.out.capacity, __FILE__, line, p->label)) {
+        return false;
+    }
+    o.source.resize((size_t)o.set.count);
+    device_copy_out(o.source.data(), a.source, o.set.count);
+    return growth_equal(o, p, __FILE__, line) &&
+           device_untouched(a.source, o.set.count, a.out.capacity);
+}
+
+template <typename W>
+bool agrees(const growth_problem<W> *p, int line = __builtin_LINE()) {
+    size_t bytes = 0;
+    bool good;
+    if (p->divides()) {
+        subdivide_args<W> a = growth_subdivide(p);
+        bind(p, &a);
+        CHECK_OK(subdivide_workspace(&a, &bytes));
+        char *scratch = device_new<char>((int64_t)bytes);
+        good = CHECK_OK(subdivide<W>(&a, scratch, bytes, stream_get())) && judge(p, a, line);
+    } else {
+        prune_args<W> a = growth_prune(p);
+        bind(p, &a);
+        CHECK_OK(prune_workspace(&a, &bytes));
+        char *scratch = device_new<char>((int64_t)bytes);
+        good = CHECK_OK(prune<W>(&a, scratch, bytes, stream_get())) && judge(p, a, line);
+    }
+    guarded_finish();
+    return good;
+}
+
+template <typename W>
+void check_random(uint64_t seed, int cases, int32_t most) {
+    random_state r = random_make(seed);
+    for (int i = 0; i < cases; ++i) {
+        growth_problem<W> p = growth_random<W>(&r, i % 3 > 0, most);
+        agrees(&p);
+    }
+}
+
+DEVICE_TEST(gpu_growth_random) {
+    check_random<uint32_t>(1, test_quick() ? 20 : 200, 600);
+    check_random<uint64_t>(2, test_quick() ? 20 : 200, 9000);
+}
+
+// One step of growing in a graph: its set is the input of the next.
+struct shell_step {
+    subdivide_args<uint32_t> args;
+    char *scratch;
+    size_t bytes;
+};
+
+// From 5,537 voxels at stride 16 to 1,415,089 at stride 1 in one graph, which knows capacities
+// only. Masks come from a kernel in practice; here from the host, as the sets are known.
+DEVICE_TEST(gpu_growth_of_a_shell_in_one_graph) {
+    word_layout layout;
+    const std::vector<uint32_t> fine =
+        reference_scan<uint32_t>("beast_shell1024.vox32", 2, &layout);
+    if (fine.empty()) {
+        SKIP("no data/beast_shell1024.vox32");
+    }
+    growth_problem<uint32_t> p = growth_of_shell(layout, fine);
+    growth_outcome<uint32_t> last;
+    shell_step step[4] = {};
+    growth_outcome<uint32_t> wanted[4];
+    for (int s = 0; s < 4; ++s) {
+        growth_shell_step(&p, fine, s ? &last : nullptr);
+        last = wanted[s] = growth_expected(&p);
+        REQUIRE(last.set.count == growth_shell_steps[s].voxels);
+        step[s].args = growth_subdivide(&p);
+        subdivide_args<uint32_t> &a = step[s].args;
+        a.layout = &layout;
+        bind(&p, &a);
+        a.out.capacity = last.set.count + 1000;
+        a.out.words = device_new<uint32_t>(a.out.capacity);
+        a.source = device_new<int32_t>(a.out.capacity);
+        if (s) {
+            a.in = step[s - 1].args.out;
+            std::vector<uint8_t> mask(p.mask);
+            mask.resize((size_t)a.in.capacity, 0xff);
+            a.choice.mask = device_upload(mask.data(), a.in.capacity);
+        }
+        CHECK_OK(subdivide_workspace(&a, &step[s].bytes));
+        step[s].scratch = device_new<char>((int64_t)step[s].bytes);
+    }
+    cudaGraphExec_t graph = stream_capture([&](cudaStream_t stream) {
+        for (const shell_step &s : step) {
+            CHECK_OK(subdivide<uint32_t>(&s.args, s.scratch, s.bytes, stream));
+        }
+    });
+    REQUIRE(graph != nullptr);
+    for (int run = 0; run < 2; ++run) {
+        CUDA_CHECK(cudaGraphLaunch(graph, stream_get()));
+    }
+    for (int s = 0; s < 4; ++s) {
+        const subdivide_args<uint32_t> &a = step[s].args;
+        const int32_t count = device_value(a.out.count);
+        REQUIRE(count == growth_shell_steps[s].voxels);
+        std::vector<uint32_t> words((size_t)count);
+        std::vector<int32_t> source((size_t)count);
+        device_copy_out(words.data(), a.out.words, count);
+        device_copy_out(source.data(), a.source, count);
+        CHECK(std::equal(words.begin(), words.end(), wanted[s].set.words.begin()));
+        CHECK(source == wanted[s].source);
+        CHECK_EQUAL(device_value(a.trouble).flags, 0u);
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(graph));
+    guarded_finish();
+}
+
+DEVICE_TEST(gpu_row_gather_random) {
+    random_state r = random_make(6);
+    for (int i = 0; i < (test_quick() ? 30 : 300); ++i) {
+        gather_problem p = gather_random(&r);
+        row_gather_args a = p.args;
+        const std::vector<char> wanted = gather_expected(&p);
+        std::vector<char> out(wanted.size());
+        a.in = device_upload(p.in.data(), (int64_t)p.in.size()) + p.off;
+        char *to = device_new<char>((int64_t)p.out_bytes()) + p.off;
+        a.out = to;
+        a.source = device_upload(p.source.data(), a.capacity);
+        a.count = device_upload(&p.count, 1);
+        CHECK_OK(row_gather(&a, stream_get()));
+        device_copy_out(out.data(), to, (int64_t)out.size());
+        CHECK(out == wanted);
+        CHECK(device_untouched(to, (int64_t)out.size(), (int64_t)p.out_bytes() - p.off));
+        guarded_finish();
+    }
+}
+
+} // namespace

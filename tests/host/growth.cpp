@@ -1,0 +1,288 @@
+// tests/host/growth.cpp: prune.h, subdivide.h and rows.h against tables of coordinates, and their
+// kernels, run on the host (emulate_numeric.h), against the same.
+#include "../support/emulate_numeric.h"
+
+#include "../support/growth.h"
+
+#include "../../spira/prune.cuh"
+#include "../../spira/rows.cuh"
+#include "../../spira/subdivide.cuh"
+
+using namespace spira;
+
+namespace {
+
+enum how { by_host, by_kernel };
+
+template <typename W>
+status run_prune(const prune_args<W> *a, char *scratch, size_t bytes, how by) {
+    return by == by_host ? prune_host(a) : prune<W>(a, scratch, bytes, nullptr);
+}
+
+template <typename W>
+status run_subdivide(const subdivide_args<W> *a, char *scratch, size_t bytes, how by) {
+    return by == by_host ? subdivide_host(a, scratch, bytes)
+                         : subdivide<W>(a, scratch, bytes, nullptr);
+}
+
+// Fills the pointers of either kind of arguments. The memory is exactly as large as it must be.
+template <typename W, typename A>
+void bind(const growth_problem<W> *p, int32_t *counts, device_status *trouble, A *a) {
+    counts[0] = p->count;
+    a->in.words = guarded_new<W>(p->capacity());
+    std::copy(p->words.begin(), p->words.end(), a->in.words);
+    a->in.count = &counts[0];
+    a->choice.mask = p->mask.empty() ? nullptr : p->mask.data();
+    a->choice.scores = p->scores.empty() ? nullptr : p->scores.data();
+    a->out.words = guarded_new<W>(p->out_capacity);
+    a->out.count = &counts[1];
+    a->source = guarded_new<int32_t>(p->out_capacity);
+    a->trouble = trouble;
+}
+
+template <typename W, typename A>
+void fetch(const A &a, growth_outcome<W> *o) {
+    o->set.count = *a.out.count;
+    o->set.words.assign(a.out.words, a.out.words + a.out.capacity);
+    o->source.assign(a.source, a.source + o->set.count);
+    const int64_t size = sizeof(int32_t);
+    CHECK(guarded_untouched((char *)a.source, o->set.count * size, a.out.capacity * size));
+}
+
+template <typename W>
+growth_outcome<W> run(const growth_problem<W> *p, how by) {
+    growth_outcome<W> o = {};
+    int32_t counts[2];
+    size_t bytes = 0;
+    if (p->divides()) {
+        subdivide_args<W> a = growth_subdivide(p);
+        bind(p, counts, &o.set.trouble, &a);
+        CHECK_OK(by == by_host ? subdivide_host_workspace(&a, &bytes)
+                               : subdivide_workspace(&a, &bytes));
+        std::vector<char> memory(bytes + 256);
+        char *scratch = memory.data() + (256 - (uintptr_t)memory.data() % 256);
+        CHECK_OK(run_subdivide(&a, scratch, bytes, by));
+        fetch(a, &o);
+    } else {
+        prune_args<W> a = growth_prune(p);
+        bind(p, counts, &o.set.trouble, &a);
+        CHECK_OK(prune_workspace(&a, &bytes));
+        std::vector<char> memory(bytes + 256);
+        char *scratch = memory.data() + (256 - (uintptr_t)memory.data() % 256);
+        CHECK_OK(run_prune(&a, scratch, bytes, by));
+        fetch(a, &o);
+    }
+    guarded_finish();
+    return o;
+}
+
+template <typename W>
+bool agrees(const growth_problem<W> *p, how by) {
+    return growth_equal(run(p, by), p, __FILE__, __LINE__);
+}
+
+template <typename W>
+void check_random(uint64_t seed, int cases, int32_t most, how by) {
+    random_state r = random_make(seed);
+    for (int i = 0; i < cases; ++i) {
+        emulate::seed = (uint64_t)i;
+        growth_problem<W> p = growth_random<W>(&r, i % 3 > 0, most);
+        agrees(&p, by);
+    }
+}
+
+TEST(growth_host_random) {
+    check_random<uint32_t>(1, 600, 300, by_host);
+    check_random<uint64_t>(2, 600, 300, by_host);
+}
+
+TEST(growth_emulated_random) {
+    check_random<uint32_t>(3, 20, 500, by_kernel);
+    check_random<uint64_t>(4, 20, 500, by_kernel);
+}
+
+// A count above the capacity is recorded and clamped.
+TEST(growth_counts_that_lie) {
+    random_state r = random_make(5);
+    for (int i = 0; i < 8; ++i) {
+        growth_problem<uint64_t> p = growth_random<uint64_t>(&r, i % 2, 200);
+        p.words.resize((size_t)max_of(p.voxels(), 1));
+        p.count = p.capacity() + 5;
+        if (p.voxels() > 1) {
+            agrees(&p, i / 2 % 2 ? by_host : by_kernel);
+        }
+    }
+}
+
+// The six voxels A to F with their masks and logits, worked out by hand.
+TEST(growth_worked_example) {
+    growth_problem<uint32_t> p = {};
+    p.layout = reference_layout<uint32_t>({0, 0, 0}, {15, 15, 15}, 1, {2, 2, 2}, {1, 1, 1});
+    const int at[6][3] = {{0, 0, 0}, {0, 0, 1}, {0, 1, 1}, {1, 0, 0}, {1, 1, 1}, {3, 2, 0}};
+    for (const auto &v : at) {
+        p.words.push_back(word_pack<uint32_t>(&p.layout, {0, 2 * v[0], 2 * v[1], 2 * v[2]}));
+    }
+    p.count = p.out_capacity = 6;
+    p.mask = {1, 0, 1, 1, 0, 1};
+    for (how by : {by_host, by_kernel}) {
+        CHECK(run(&p, by).source == (std::vector<int32_t>{0, 2, 3, 5}));
+    }
+    const float no = -1;
+    const std::vector<float> logits = {1,  no, no, no, no, no,  no, no,    no,  no, no,    no,
+                                       no, no, no, 2,  .5, .25, 0,  -0.0f, NAN, no, 1e-7f, no,
+                                       no, no, no, no, no, no,  no, no,    3,   3,  3,     3,
+                                       3,  3,  3,  3,  no, no,  1,  no,    1,   no, no,    no};
+    p.mask.clear();
+    p.stride = {2, 2, 2};
+    p.out_capacity = 20;
+    p.choice.channels = 8;
+    p.scores.resize(logits.size() * 4);
+    reference_store(numeric_f32, logits.data(), (int64_t)logits.size(), p.scores.data());
+    // The children in order, and 8 row + child number of each.
+    const int children[][4] = {// x, y, z, 8 row + child number
+                               {0, 0, 0, 0},  {0, 2, 2, 16}, {0, 3, 3, 22}, {1, 1, 3, 15},
+                               {1, 2, 2, 17}, {2, 2, 2, 32}, {2, 2, 3, 36}, {2, 3, 2, 34},
+                               {2, 3, 3, 38}, {3, 2, 2, 33}, {3, 2, 3, 37}, {3, 3, 2, 35},
+                               {3, 3, 3, 39}, {6, 4, 1, 44}, {6, 5, 0, 42}};
+    for (how by : {by_host, by_kernel}) {
+        const growth_outcome<uint32_t> o = run(&p, by);
+        REQUIRE(o.set.count == 15);
+        for (size_t i = 0; i < 15; ++i) {
+            const int *c = children[i];
+            CHECK_EQUAL(o.set.words[i], word_pack<uint32_t>(&p.layout, {0, c[0], c[1], c[2]}));
+            CHECK_EQUAL(o.source[i], c[3]);
+        }
+        CHECK_EQUAL(o.set.trouble.flags, (uint32_t)device_flag_not_finite);
+    }
+}
+
+// A scan of a surface, pruned and grown by a hash of the coordinates: the numbers of voxels and the
+// sums of their coordinates were computed elsewhere.
+TEST(growth_of_a_shell) {
+    word_layout layout;
+    std::vector<uint32_t> fine = reference_scan<uint32_t>("beast_shell1024.vox32", 2, &layout);
+    if (fine.empty()) {
+        SKIP("no data/beast_shell1024.vox32");
+    }
+    growth_problem<uint32_t> p = growth_of_shell(layout, fine);
+    growth_outcome<uint32_t> o = run(&p, by_host);
+    CHECK_EQUAL(o.set.count, 688397);
+    CHECK_EQUAL(growth_check_sum(p.layout, o.set, 1), 123967353528145);
+    for (int step = 0; step < 4; ++step) {
+        growth_shell_step(&p, fine, step ? &o : nullptr);
+        o = run(&p, by_host);
+        CHECK_EQUAL(o.set.count, growth_shell_steps[step].voxels);
+        CHECK_EQUAL(growth_check_sum(p.layout, o.set, p.stride.x / 2),
+                    growth_shell_steps[step].sum);
+    }
+}
+
+// ---- features -----------------------------------------------------------------------------------
+
+// Rows of `channels`, in every format, aligned or not, each channel `repeat` times.
+TEST(row_gather_random) {
+    random_state r = random_make(6);
+    for (int i = 0; i < 300; ++i) {
+        gather_problem p = gather_random(&r);
+        row_gather_args a = p.args;
+        std::vector<char> in(p.in), out(p.out_bytes() + 64, (char)0xa5);
+        std::vector<char> wanted = gather_expected(&p);
+        a.in = in.data() + p.off;
+        a.out = out.data() + p.off;
+        a.source = p.source.data();
+        a.count = &p.count;
+        CHECK_OK(i % 2 ? row_gather_host(&a) : row_gather(&a, nullptr));
+        CHECK(std::equal(wanted.begin(), wanted.end(), out.begin() + p.off));
+        CHECK(out[(size_t)p.off + wanted.size()] == (char)0xa5);
+    }
+}
+
+// ---- refusals -----------------------------------------------------------------------------------
+
+template <typename A>
+void check_refused(const A &good, const std::vector<refusal<A>> &all, status (*run)(const A *)) {
+    CHECK_OK(run(&good));
+    for (const refusal<A> &r : all) {
+        A a = good;
+        r.spoil(&a);
+        CHECK_STATUS(run(&a), r.code);
+    }
+    CHECK_STATUS(run(nullptr), status_null_pointer);
+}
+
+TEST(prune_refuses) {
+    random_state r = random_make(7);
+    growth_problem<uint32_t> p = growth_random<uint32_t>(&r, false, 50);
+    growth_choose(&r, &p, false, 50);
+    typedef prune_args<uint32_t> A;
+    A a = growth_prune(&p);
+    int32_t counts[2];
+    device_status trouble = {};
+    bind(&p, counts, &trouble, &a);
+    check_refused<A>(
+        a,
+        {{status_null_pointer, [](A *a) { a->trouble = nullptr; }},
+         {status_null_pointer, [](A *a) { a->in.words = nullptr; }},
+         {status_null_pointer, [](A *a) { a->out.count = nullptr; }},
+         {status_null_pointer, [](A *a) { a->source = nullptr; }},
+         {status_null_pointer, [](A *a) { a->choice = {}; }},
+         {status_alignment, [](A *a) { a->source = misaligned(a->source); }},
+         {status_bad_size, [](A *a) { a->in.capacity = 0; }},
+         {status_bad_size, [](A *a) { a->choice.channels = 0; }},
+         {status_bad_size, [](A *a) { a->choice.threshold = INFINITY; }},
+         {status_bad_size, [](A *a) { a->channel = a->choice.channels; }},
+         {status_bad_size, [](A *a) { a->channel = -1; }},
+         {status_unsupported, [](A *a) { a->out.words = a->in.words; }},
+         {status_unsupported, [](A *a) { a->choice.type = (numeric)9; }},
+         {status_unsupported, [](A *a) { a->choice.mask = (const uint8_t *)a->choice.scores; }}},
+        [](const A *a) { return prune_host(a); });
+    size_t bytes = 0;
+    CHECK_OK(prune_workspace(&a, &bytes));
+    CHECK_STATUS(prune(&a, nullptr, bytes, nullptr), status_null_pointer);
+    CHECK_STATUS(prune(&a, (void *)256, bytes - 1, nullptr), status_workspace);
+}
+
+TEST(subdivide_refuses) {
+    random_state r = random_make(8);
+    growth_problem<uint32_t> p = growth_random<uint32_t>(&r, true, 50);
+    growth_choose(&r, &p, false, 50);
+    typedef subdivide_args<uint32_t> A;
+    A a = growth_subdivide(&p);
+    int32_t counts[2];
+    device_status trouble = {};
+    bind(&p, counts, &trouble, &a);
+    std::vector<char> memory(1 << 20);
+    char *scratch = memory.data() + (256 - (uintptr_t)memory.data() % 256);
+    size_t bytes = 0;
+    CHECK_OK(subdivide_workspace(&a, &bytes));
+    check_refusals<A>(a, scratch, bytes,
+                      {{status_null_pointer, [](A *a) { a->source = nullptr; }},
+                       {status_stride, [](A *a) { a->stride.y = 3; }},
+                       {status_stride, [](A *a) { a->stride.z = 0; }},
+                       {status_bad_size, [](A *a) { a->choice.channels = 7; }},
+                       {status_bad_size, [](A *a) { a->in.capacity = INT32_MAX / 4; }},
+                       {status_unsupported, [](A *a) { a->out.count = a->in.count; }}},
+                      [](const A *a, char *scratch, size_t bytes) {
+                          return subdivide(a, scratch, bytes, nullptr);
+                      });
+}
+
+TEST(row_gather_refuses) {
+    float in[4] = {}, out[4];
+    int32_t source[2] = {}, count = 2;
+    typedef row_gather_args A;
+    check_refused<A>({in, 2, 2, 0, numeric_f32, source, &count, 2, out},
+                     {{status_null_pointer, [](A *a) { a->in = nullptr; }},
+                      {status_null_pointer, [](A *a) { a->count = nullptr; }},
+                      {status_alignment, [](A *a) { a->out = (char *)a->out + 2; }},
+                      {status_bad_size, [](A *a) { a->in_rows = 0; }},
+                      {status_bad_size, [](A *a) { a->channels = 0; }},
+                      {status_bad_size, [](A *a) { a->repeat = -1; }},
+                      {status_bad_size, [](A *a) { a->channels = a->repeat = 1 << 20; }},
+                      {status_bad_size, [](A *a) { a->capacity = 0; }},
+                      {status_unsupported, [](A *a) { a->type = (numeric)7; }},
+                      {status_unsupported, [](A *a) { a->out = (void *)a->in; }}},
+                     [](const A *a) { return row_gather_host(a); });
+}
+
+} // namespace

@@ -1,0 +1,343 @@
+// tests/support/growth.h: problems for the tests of sets that are made from features (prune.h,
+// subdivide.h), and what comes of them, by a table of coordinates.
+#ifndef SPIRA_TESTS_GROWTH_H
+#define SPIRA_TESTS_GROWTH_H
+
+#include "reference.h"
+#include "sets.h"
+
+#include "../../spira/prune.h"
+#include "../../spira/rows.h"
+#include "../../spira/subdivide.h"
+
+#include <map>
+
+template <typename W>
+struct growth_problem {
+    spira::word_layout layout;
+    spira::triple stride; // of subdivide; 0: prune
+    std::vector<W> words; // [capacity]
+    int32_t count, out_capacity;
+    spira::row_choice choice; // without pointers
+    int channel;
+    std::vector<uint8_t> mask;
+    std::vector<char> scores; // as they are stored
+    char label[160];
+
+    bool divides() const {
+        return stride.x != 0;
+    }
+    int32_t capacity() const {
+        return (int32_t)words.size();
+    }
+    int32_t voxels() const {
+        return (int32_t)spira::max_of(spira::min_of(count, capacity()), 0);
+    }
+};
+
+template <typename W>
+struct growth_outcome {
+    set_outcome<W> set;
+    std::vector<int32_t> source; // [count]
+};
+
+// The bits of row i that are chosen: of its children, or bit 0.
+template <typename W>
+uint32_t growth_chosen(const growth_problem<W> *p, int32_t i, bool *nan) {
+    if (!p->mask.empty()) {
+        const uint8_t mask = p->mask[(size_t)i];
+        return p->divides() ? mask : mask != 0;
+    }
+    uint32_t bits = 0;
+    for (int s = 0; s < (p->divides() ? 8 : 1); ++s) {
+        const int64_t at = (int64_t)i * p->choice.channels + (p->divides() ? s : p->channel);
+        const double score = spira::numeric_load(p->choice.type, p->scores.data(), at);
+        const double threshold = p->choice.threshold;
+        *nan = *nan || score != score;
+        bits |= (uint32_t)(score > threshold || (score == threshold && p->choice.or_equal)) << s;
+    }
+    return bits;
+}
+
+template <typename W>
+growth_outcome<W> growth_expected(const growth_problem<W> *p) {
+    using namespace spira;
+    growth_outcome<W> o = {};
+    std::map<W, int32_t> made;
+    const auto note = [&](bool wrong, device_flag flag, int32_t value) {
+        if (wrong) {
+            device_status_note(&o.set.trouble, flag, (uint32_t)value);
+        }
+    };
+    note(p->count > p->capacity(), device_flag_capacity, p->count);
+    for (int32_t i = 0; i < p->voxels(); ++i) {
+        bool nan = false;
+        const uint32_t chosen = growth_chosen(p, i, &nan);
+        const voxel v = word_unpack<W>(&p->layout, p->words[(size_t)i]);
+        note(nan, device_flag_not_finite, i);
+        if (!p->divides()) {
+            if (chosen) {
+                made[p->words[(size_t)i]] = i;
+            }
+            continue;
+        }
+        if (v.x % p->stride.x || v.y % p->stride.y || v.z % p->stride.z) {
+            note(true, device_flag_lattice, i);
+            continue;
+        }
+        for (int s = 0; s < 8; ++s) {
+            const voxel child = {v.batch, v.x + s % 2 * p->stride.x / 2,
+                                 v.y + s / 2 % 2 * p->stride.y / 2, v.z + s / 4 * p->stride.z / 2};
+            if (chosen >> s & 1) {
+                const bool held = word_contains(&p->layout, child);
+                note(!held, device_flag_range, i);
+                if (held) {
+                    made[word_pack<W>(&p->layout, child)] = 8 * i + s;
+                }
+            }
+        }
+    }
+    note((int64_t)made.size() > p->out_capacity, device_flag_capacity, (int32_t)made.size());
+    for (const auto &one : made) {
+        if ((int32_t)o.source.size() < p->out_capacity) {
+            o.set.words.push_back(one.first);
+            o.source.push_back(one.second);
+        }
+    }
+    o.set.count = (int32_t)o.set.words.size();
+    o.set.words.resize((size_t)p->out_capacity, word_none<W>());
+    return o;
+}
+
+template <typename W>
+bool growth_equal(const growth_outcome<W> &got, const growth_problem<W> *p, const char *file,
+                  int line) {
+    const growth_outcome<W> wanted = growth_expected(p);
+    const char *difference = set_difference(got.set, wanted.set, p->label);
+    return test_check(!*difference, file, line, difference) &&
+           test_check(got.source == wanted.source, file, line, p->label);
+}
+
+// The arguments without pointers, but for the layout.
+template <typename W>
+spira::prune_args<W> growth_prune(const growth_problem<W> *p) {
+    spira::prune_args<W> a = {};
+    a.in.capacity = p->capacity();
+    a.choice = p->choice;
+    a.channel = p->channel;
+    a.out.capacity = p->out_capacity;
+    return a;
+}
+
+template <typename W>
+spira::subdivide_args<W> growth_subdivide(const growth_problem<W> *p) {
+    spira::subdivide_args<W> a = {};
+    a.layout = &p->layout;
+    a.in.capacity = p->capacity();
+    a.stride = p->stride;
+    a.choice = p->choice;
+    a.out.capacity = p->out_capacity;
+    return a;
+}
+
+// What is chosen: by a mask, or by scores of which some are NaN, infinite or the threshold itself.
+template <typename W>
+void growth_choose(random_state *r, growth_problem<W> *p, bool by_mask, int percent) {
+    using namespace spira;
+    const numeric types[] = {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16};
+    const size_t rows = p->words.size();
+    const bool faults = random_int(r, 0, 2) == 0;
+    p->choice = {};
+    p->channel = 0;
+    p->mask.clear();
+    p->scores.clear();
+    if (by_mask) {
+        for (size_t i = 0; i < rows; ++i) {
+            uint32_t bits = 0;
+            for (int s = 0; s < 8; ++s) {
+                bits |= (uint32_t)(random_int(r, 0, 99) < percent) << s;
+            }
+            p->mask.push_back((uint8_t)bits);
+        }
+        return;
+    }
+    p->choice.type = types[random_int(r, 0, 3)];
+    p->choice.channels = p->divides() ? 8 : random_int(r, 1, 9);
+    p->channel = p->divides() ? 0 : random_int(r, 0, p->choice.channels - 1);
+    p->choice.threshold = (float)random_int(r, -1, 1);
+    p->choice.or_equal = random_int(r, 0, 1);
+    std::vector<float> values(rows * (size_t)p->choice.channels);
+    for (float &v : values) {
+        const float odd[] = {NAN, INFINITY, -INFINITY, -0.0f, p->choice.threshold};
+        const bool above = random_int(r, 0, 99) < percent;
+        v = p->choice.threshold + (above ? 0.5f : -0.5f);
+        v = faults && random_int(r, 0, 40) == 0 ? odd[random_int(r, 0, 4)] : v;
+    }
+    p->scores.resize(values.size() * (size_t)numeric_size(p->choice.type));
+    reference_store(p->choice.type, values.data(), (int64_t)values.size(), p->scores.data());
+}
+
+// A set of about `most` voxels; some off the lattice, some at the end of the layout.
+template <typename W>
+growth_problem<W> growth_random(random_state *r, bool divide, int32_t most) {
+    using namespace spira;
+    growth_problem<W> p = {};
+    const int steps[] = {2, 2, 4, 6, 8};
+    const auto step = [&] { return steps[random_int(r, 0, 4)]; };
+    const triple stride = divide ? triple{step(), step(), step()} : triple{1, 1, 1};
+    const triple lo = {-8 * stride.x, 0, -3 * stride.z};
+    const triple hi = {random_int(r, 0, 9) * stride.x, random_int(r, 0, 12) * stride.y,
+                       random_int(r, 0, 20) * stride.z};
+    const int batches = random_int(r, 1, 3);
+    p.layout = reference_layout<W>(lo, hi, batches, stride, {1, 1, 1});
+    if (random_int(r, 0, 3) == 0) { // the last children are beyond it
+        p.layout.hi = hi;
+    }
+    p.stride = divide ? stride : triple{};
+    p.words = set_random<W>(r, &p.layout, lo, hi, random_int(r, 0, most), stride);
+    if (divide && random_int(r, 0, 4) == 0 && !p.words.empty()) {
+        p.words = set_random<W>(r, &p.layout, lo, hi, (int32_t)p.words.size(), {1, 1, 1});
+    }
+    p.count = (int32_t)p.words.size();
+    set_pad(&p.words, p.count + random_int(r, p.count == 0, 300));
+    p.count = random_int(r, 0, 30) == 0 ? -3 : p.count;
+    const int percent = random_int(r, 0, 4) * 25;
+    growth_choose(r, &p, random_int(r, 0, 1), percent);
+    p.out_capacity = p.capacity() * (divide ? 8 : 1);
+    const int32_t made = growth_expected(&p).set.count, room = random_int(r, -2, 300);
+    p.out_capacity = (int32_t)max_of(made + (random_int(r, 0, 3) ? room : 0), 1);
+    snprintf(p.label, sizeof p.label, "%s, %d of %d voxels, %s, %d %%, room for %d",
+             divide ? "subdivide" : "prune", p.count, p.capacity(),
+             p.mask.empty() ? numeric_name(p.choice.type) : "mask", percent, p.out_capacity);
+    return p;
+}
+
+// ---- a shell that a hash of the coordinates prunes and grows ------------------------------------
+
+// What growing from stride 16 makes, step by step; sum: of x + 2^10 y + 2^20 z in cells.
+struct growth_shell_count {
+    int32_t voxels;
+    int64_t sum;
+};
+const growth_shell_count growth_shell_steps[] = {{22123, 478655616830},
+                                                 {88339, 3878231694837},
+                                                 {353542, 31266134567688},
+                                                 {1415089, 251091930180602}};
+
+inline bool growth_hash(const spira::voxel &v, int cell) {
+    const uint32_t x = (uint32_t)(v.x / cell), y = (uint32_t)(v.y / cell),
+                   z = (uint32_t)(v.z / cell);
+    return (x * 73856093u ^ y * 19349663u ^ z * 83492791u) * 2654435761u < 1u << 31;
+}
+
+template <typename W>
+int64_t growth_check_sum(const spira::word_layout &layout, const set_outcome<W> &set, int cell) {
+    int64_t sum = 0;
+    for (int32_t i = 0; i < set.count; ++i) {
+        const spira::voxel v = spira::word_unpack<W>(&layout, set.words[(size_t)i]);
+        sum += v.x / cell + ((int64_t)(v.y / cell) << 10) + ((int64_t)(v.z / cell) << 20);
+    }
+    return sum;
+}
+
+// The shell itself, to be pruned.
+template <typename W>
+growth_problem<W> growth_of_shell(const spira::word_layout &layout, const std::vector<W> &fine) {
+    growth_problem<W> p = {};
+    p.layout = layout;
+    p.words = fine;
+    p.count = p.out_capacity = (int32_t)fine.size();
+    for (W word : fine) {
+        p.mask.push_back(growth_hash(spira::word_unpack<W>(&layout, word), 1));
+    }
+    snprintf(p.label, sizeof p.label, "shell");
+    return p;
+}
+
+// The next set to grow: the voxels of the last step, or of `fine` at stride 16 in front of the
+// first. A child's bit is the hash of its own cell.
+template <typename W>
+void growth_shell_step(growth_problem<W> *p, const std::vector<W> &fine,
+                       const growth_outcome<W> *last) {
+    using namespace spira;
+    const int stride = last ? p->stride.x / 2 : 16, half = stride / 2;
+    p->stride = {stride, stride, stride};
+    if (last) {
+        p->words.assign(last->set.words.begin(), last->set.words.begin() + last->set.count);
+    } else {
+        p->words.clear();
+        for (W word : fine) {
+            p->words.push_back(word & word_stride_mask<W>(&p->layout, p->stride));
+        }
+        p->words = set_sorted(p->words);
+    }
+    p->count = (int32_t)p->words.size();
+    p->out_capacity = 8 * p->count;
+    p->mask.clear();
+    for (W word : p->words) {
+        const voxel v = word_unpack<W>(&p->layout, word);
+        uint32_t bits = 0;
+        for (int s = 0; s < 8; ++s) {
+            const voxel child = {0, v.x + s % 2 * half, v.y + s / 2 % 2 * half, v.z + s / 4 * half};
+            bits |= (uint32_t)growth_hash(child, half) << s;
+        }
+        p->mask.push_back((uint8_t)bits);
+    }
+}
+
+// ---- features -----------------------------------------------------------------------------------
+
+struct gather_problem {
+    spira::row_gather_args args; // without pointers
+    std::vector<char> in;        // off bytes, then the rows
+    std::vector<int32_t> source;
+    int32_t count;
+    int64_t off;
+
+    int64_t row_bytes() const {
+        return (int64_t)args.channels * spira::numeric_size(args.type);
+    }
+    size_t out_bytes() const {
+        return (size_t)(row_bytes() * spira::row_gather_repeat(&args) * args.capacity + off);
+    }
+};
+
+inline gather_problem gather_random(random_state *r) {
+    using namespace spira;
+    const numeric types[] = {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16};
+    gather_problem p = {};
+    p.args.type = types[random_int(r, 0, 3)];
+    p.args.channels = random_int(r, 0, 1) ? 8 * random_int(r, 1, 9) : random_int(r, 1, 70);
+    p.args.repeat = random_int(r, 0, 2) ? random_int(r, 0, 1) : random_int(r, 2, 8);
+    p.args.in_rows = random_int(r, 1, 90);
+    p.args.capacity = random_int(r, 1, 90);
+    p.count = random_int(r, -1, p.args.capacity + 2);
+    p.off = random_int(r, 0, 1) * 4 * random_int(r, 1, 3);
+    p.in.resize((size_t)(p.off + p.args.in_rows * p.row_bytes()));
+    for (char &byte : p.in) {
+        byte = (char)random_int(r, 0, 255);
+    }
+    for (int32_t i = 0; i < p.args.capacity; ++i) {
+        p.source.push_back(random_int(r, -1, (int)p.args.in_rows));
+    }
+    return p;
+}
+
+// The rows up to the count, element by element.
+inline std::vector<char> gather_expected(const gather_problem *p) {
+    const int size = spira::numeric_size(p->args.type), repeat = spira::row_gather_repeat(&p->args);
+    std::vector<char> out;
+    for (int32_t i = 0; i < spira::min_of(p->count, p->args.capacity); ++i) {
+        const int64_t from = p->source[(size_t)i];
+        for (int c = 0; c < p->args.channels * repeat; ++c) {
+            for (int b = 0; b < size; ++b) {
+                const int64_t at = p->off + from * p->row_bytes() + c / repeat * size + b;
+                const bool there = from >= 0 && from < p->args.in_rows;
+                out.push_back(there ? p->in[(size_t)at] : 0);
+            }
+        }
+    }
+    return out;
+}
+
+#endif
