@@ -96,7 +96,7 @@ step = @mkdir -p $(@D); echo '$1'; \
 
 # ---- what people type ---------------------------------------------------------------------------
 
-.PHONY: help all run test judge bench figures check sanitize arch install format clean
+.PHONY: help all run test judge bench figures check registers sanitize arch install format clean
 .DEFAULT_GOAL := help
 # No built-in rules: one would make the folder tests/gpu of tests/gpu.sh.
 .SUFFIXES:
@@ -116,7 +116,8 @@ help:
 	@echo 'make sanitize  host tests under the address and undefined-behaviour sanitizers'
 	@echo 'make all       builds everything, runs nothing'
 	@echo 'make arch      prints what to pass to nvcc for the GPUs of this machine (or ARCH=...)'
-	@echo 'make install   headers, CMake package and pkg-config file, to PREFIX ($(PREFIX)); DESTDIR'
+	@echo 'make registers prints registers and spills of the kernels for sm_90a (FOR=hopper: with this in their names)'
+	@echo 'make install   headers, tables of networks, checkpoint.py, CMake package, pkg-config file, to PREFIX ($(PREFIX)); DESTDIR'
 	@echo 'make format    runs clang-format'
 	@echo 'make clean     removes build/'
 
@@ -147,15 +148,23 @@ arch:
 INSTALL := $(DESTDIR)$(PREFIX)
 VERSION := $(shell sed -n 's/.*SPIRA_VERSION_[A-Z]* //p' spira/config.h | paste -sd. -)
 
+# Tables of networks: <spira_networks/detectors.h>. They include ../spira/net.h.
+NETWORKS := examples/detectors.h examples/network.h examples/networks.h
+
 install:
 	@set -e; for header in $(HEADERS); do \
 	      install -d "$(INSTALL)/include/$$(dirname $$header)"; \
 	      install -m 644 $$header "$(INSTALL)/include/$$header"; done
-	@install -d '$(INSTALL)/share/cmake/spira' '$(INSTALL)/share/pkgconfig' '$(INSTALL)/share/doc/spira'
-	@install -m 644 LICENSE '$(INSTALL)/share/doc/spira'
+	@install -d '$(INSTALL)/include/spira_networks' '$(INSTALL)/share/cmake/spira' '$(INSTALL)/share/pkgconfig' \
+	      '$(INSTALL)/share/doc/spira' '$(INSTALL)/share/spira'
+	@install -m 644 $(NETWORKS) '$(INSTALL)/include/spira_networks'
+	@install -m 755 examples/checkpoint.py '$(INSTALL)/share/spira'
+	@install -m 644 examples/checkpoint_networks.py '$(INSTALL)/share/spira'
+	@install -m 644 LICENSE spira/CHANGELOG.md '$(INSTALL)/share/doc/spira'
 	@install -m 644 spira/cmake/*.cmake '$(INSTALL)/share/cmake/spira'
 	@sed 's/@VERSION@/$(VERSION)/' spira/cmake/spira.pc.in >'$(INSTALL)/share/pkgconfig/spira.pc'
-	@echo 'spira $(VERSION): headers in $(INSTALL)/include; CMake package and spira.pc in $(INSTALL)/share'
+	@echo 'spira $(VERSION): headers in $(INSTALL)/include, tables of networks in spira_networks beside them;' \
+	      'CMake package, spira.pc and spira/checkpoint.py in $(INSTALL)/share'
 
 HOST_BUILDS := build/test_host build/test_fast_math $(if $(wildcard examples/scan.cu),build/host_scan build/host_levels)
 GPU_BUILDS  := $(EXAMPLES:examples/%.cu=build/example_%) $(BENCHES:bench/%.cu=build/bench_%)
@@ -336,13 +345,17 @@ sanitize: build/test_sanitize
 # ---- checks: one .ok file for each, so that only what changed is checked again -------------------
 
 ARCHS := 90a 75 80 100
+# Every GPU that the compiler knows: the umbrella, and a layer from points to features.
+KNOWN_ARCHS := 75 80 86 87 89 90 90a 100 103 110 120 121
+FRONT_ARCHS := $(if $(NVCC),$(filter 90a $(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch 2>/dev/null)),$(KNOWN_ARCHS)))
 HOST_HEADERS := $(filter %.h spira.cuh,$(HEADERS))
 NVCC_HEADERS := $(filter-out $(if $(CUBLAS),,spira/cublas.cuh spira/gemm/%),$(filter %.cuh,$(HEADERS)))
 NVRTC        := $(if $(NVCC),$(dir $(firstword $(wildcard $(dir $(NVCC))../include/nvrtc.h \
                   $(dir $(NVCC))../targets/*/include/nvrtc.h))))
 UNITS        := $(patsubst tests/build/units/%.cu,%,$(wildcard tests/build/units/*.cu))
 
-HOST_CHECKS  := $(HOST_HEADERS:%=$(CHECK)/g++/%.ok) $(CHECK)/layers.ok $(CHECK)/windows.ok
+HOST_CHECKS  := $(HOST_HEADERS:%=$(CHECK)/g++/%.ok) $(CHECK)/layers.ok $(CHECK)/windows.ok \
+                $(CHECK)/readme_cpu.ok
 CLANG_CHECKS := $(CHECK)/clang.ok
 # clang as the compiler of kernels: one that knows sm_90a, with the toolkit of nvcc. Only `make check`
 # asks it.
@@ -352,8 +365,8 @@ CUDA_CHECKS  := $(CHECK)/clang_cuda.ok
 ARM_CHECKS   := $(CHECK)/aarch64.ok
 NVCC_CHECKS  := $(ARCHS:%=$(CHECK)/arch/%.ok) $(CHECK)/spills.ok $(CHECK)/link.ok \
                 $(CHECK)/linkage.ok $(CHECK)/readme.ok $(CHECK)/readme_headers.ok \
-                $(UNITS:%=$(CHECK)/units/%.ok) $(ARCHS:%=$(CHECK)/stream/%.ok) \
-                $(CHECK)/include/90.ok $(ARCHS:%=$(CHECK)/include/%.ok) $(CHECK)/fast_math.ok \
+                $(UNITS:%=$(CHECK)/units/%.ok) $(FRONT_ARCHS:%=$(CHECK)/stream/%.ok) \
+                $(FRONT_ARCHS:%=$(CHECK)/include/%.ok) $(CHECK)/fast_math.ok $(CHECK)/nvtx.ok \
                 $(NVCC_HEADERS:%=$(CHECK)/nvcc/%.ok) $(if $(NVRTC),$(CHECK)/nvrtc.ok)
 FORMAT_CHECK := $(CHECK)/format.ok
 
@@ -423,6 +436,10 @@ $(CHECK)/arch/%.ok: tests/build/all_kernels.cu
 	$(call attempt,all kernels for sm_$*,$(NVCC) $(NVCCFLAGS) $(call gencode,$*) \
 	      $(if $(filter 90a,$*),,$(HASTY)) -Xptxas -v $(DEPENDS) -c $< -o $(@:.ok=.o))
 
+# Registers and spills of kernels: make registers FOR=hopper
+registers: $(CHECK)/arch/90a.ok
+	@echo 'registers, spilled bytes, kernel'; tests/run_spills.sh --registers $(CHECK)/arch/90a.log '$(FOR)'
+
 $(CHECK)/spills.ok: $(CHECK)/arch/90a.ok tests/run_spills.sh
 	$(call attempt,no spills on sm_90a,tests/run_spills.sh $(CHECK)/arch/90a.log)
 
@@ -451,6 +468,11 @@ $(CHECK)/fast_math.ok: tests/build/units/voxelize.cu
 	$(call attempt,voxelize with --use_fast_math,$(NVCC) $(NVCCFLAGS) --use_fast_math \
 	      -Xcompiler -ffast-math $(call ptx,90a) $(HASTY) $(FRONTS) $(DEPENDS) -c $< -o $(@:.ok=.o))
 
+# The ranges for profilers, where the toolkit has their header.
+$(CHECK)/nvtx.ok: examples/stream.cu
+	$(call attempt,examples/stream.cu with SPIRA_NVTX,$(NVCC) $(NVCCFLAGS) -DSPIRA_NVTX $(call ptx,80) \
+	      $(HASTY) $(FRONTS) $(DEPENDS) -c $< -o $(@:.ok=.o))
+
 $(CHECK)/link_a.ok: ARCH := 80
 $(CHECK)/link_b.ok: ARCH := 90a
 $(CHECK)/link_%.ok: tests/build/link_%.cu
@@ -467,6 +489,12 @@ $(CHECK)/link.ok: $(LINKED)
 $(CHECK)/linkage.ok: $(LINKED)
 	$(call attempt,internal linkage,nm $(LINKED:.ok=.o) >$@.nm && \
 	      ! grep -E ' [A-TV-Zui] _Z[A-Z]*5spira' $@.nm)
+
+# The program of README.md for a CPU, compiled and run.
+$(CHECK)/readme_cpu.ok: README.md $(HOST_HEADERS)
+	$(call attempt,the C++ program of README.md,awk '/^```/ { on = /cpp/; next } on' README.md \
+	      >$(@:.ok=.cpp) && grep -q main $(@:.ok=.cpp) && \
+	      $(CXX) $(HOSTFLAGS) -I. $(@:.ok=.cpp) -o $(@:.ok=) && $(@:.ok=))
 
 # The blocks of a README that are marked as CUDA, as one file.
 readme_of = $(call attempt,the CUDA blocks of $<,awk '/^```/ { on = /cuda/; next } on' $< \

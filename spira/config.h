@@ -21,7 +21,7 @@ typedef size_t uintptr_t;
 #endif
 
 #define SPIRA_VERSION_MAJOR 0
-#define SPIRA_VERSION_MINOR 1
+#define SPIRA_VERSION_MINOR 2
 #define SPIRA_VERSION_PATCH 0
 
 #if defined(__cplusplus) && __cplusplus < 201703L

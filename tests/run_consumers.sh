@@ -3,8 +3,8 @@
 #
 #     tests/run_consumers.sh
 #
-# Ways: find_package on an installed prefix, FetchContent, add_subdirectory (cmake 3.18 or newer), and
-# pkg-config with a plain compiler. A consumer has a host file and, where there is an nvcc, a CUDA
+# Ways: find_package on an installed prefix, FetchContent of a clone (of the last commit),
+# add_subdirectory (cmake 3.18 or newer), and pkg-config with a plain compiler. A consumer has a host file and, where there is an nvcc, a CUDA
 # file; both are built and run. What lacks its tool is skipped. Environment: MAKE, CXX, NVCC (empty:
 # no nvcc). Last line: N passed, N failed, N skipped.
 set -u
@@ -40,11 +40,15 @@ skip() { # count why
 
 installed() { # every header, one version everywhere, and no path of the machine that installed
     version=$(sed -n 's/.*SPIRA_VERSION_[A-Z]* //p' spira/config.h | paste -sd. -)
-    (cd "$checkout" && find spira.cuh spira -name '*.h' -o -name '*.cuh') | sort >"$folder/wanted"
+    { (cd "$checkout" && find spira.cuh spira -name '*.h' -o -name '*.cuh')
+      printf 'spira_networks/%s.h\n' detectors network networks; } | sort >"$folder/wanted"
     (cd "$prefix/include" && find . -type f | sed 's/^..//') | sort >"$folder/got"
     diff "$folder/wanted" "$folder/got" &&
         grep -qx "Version: $version" "$prefix/share/pkgconfig/spira.pc" &&
         [ -f "$prefix/share/cmake/spira/spira-config.cmake" ] &&
+        [ -f "$prefix/share/doc/spira/CHANGELOG.md" ] &&
+        grep -q "^## $version" "$prefix/share/doc/spira/CHANGELOG.md" &&
+        [ -x "$prefix/share/spira/checkpoint.py" ] &&
         ! grep -rq "$folder" "$prefix"
 }
 
@@ -73,9 +77,12 @@ END
     cmake -DCHECKOUT="$checkout" -P "$folder/map.cmake"
 }
 
+# FetchContent clones the last commit, where this is a repository.
+commit=$(git rev-parse --verify -q HEAD 2>/dev/null || true)
+
 build() { # way: configures, builds
     rm -rf "$folder/build"
-    CXX=$CXX cmake -S "$consumer" -B "$folder/build" -DWAY="$1" -DCHECKOUT="$checkout" \
+    CXX=$CXX cmake -S "$consumer" -B "$folder/build" -DWAY="$1" -DCHECKOUT="$checkout" -DCOMMIT="$commit" \
         -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_FLAGS='-Wall -Werror' \
         ${NVCC:+-DCUDA=ON -DCMAKE_CUDA_COMPILER="$NVCC"} &&
         cmake --build "$folder/build"
@@ -119,8 +126,21 @@ compile() { # file program compiler...: with the flags of pkg-config
 if command -v pkg-config >/dev/null; then
     # shellcheck disable=SC2086
     try 'pkg-config with a plain compiler' compile "$consumer/host.cpp" "$folder/host" $CXX
+    echo '#include <spira_networks/networks.h>
+        int main() { networks::network n; networks::network_nuscenes(&n); return 0; }' >"$folder/networks.cpp"
+    # shellcheck disable=SC2086
+    try 'the tables of networks' compile "$folder/networks.cpp" "$folder/networks" $CXX
 else
-    skip 1 'there is no pkg-config'
+    skip 2 'there is no pkg-config'
+fi
+for python in python3 /usr/bin/python3; do
+    "$python" -c 'import numpy' 2>/dev/null && break
+    python=
+done
+if [ -n "$python" ]; then
+    try 'checkpoint.py' "$python" -B "$prefix/share/spira/checkpoint.py" --help
+else
+    skip 1 'checkpoint.py: there is no Python with NumPy'
 fi
 
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -2,6 +2,8 @@
 # tests/run_spills.sh: no kernel of spira may spill registers.
 #
 #     tests/run_spills.sh LOG           LOG: the output of nvcc -Xptxas -v
+#     tests/run_spills.sh --registers LOG [WORD]  prints registers and spills instead, of kernels with
+#                                       WORD in their names
 #     tests/run_spills.sh --self-test
 #
 # Kernels of CUB and Thrust are not checked. A log without a kernel fails: if ptxas changes its words,
@@ -43,6 +45,14 @@ check() {
     [ "$good" = 1 ]
 }
 
+registers() { # log word: the most registers first
+    demangle=$(command -v cu++filt || command -v c++filt || echo cat)
+    awk '/Compiling entry function/ { split($0, part, "\047"); name = part[2] }
+        / bytes spill stores, / { sub(/.*frame, /, ""); spilled = $1 + $5 }
+        /: Used / { sub(/.*: Used /, ""); printf "%9d  %13d  %s\n", $1, spilled, name }' "$1" |
+        "$demangle" | sed 's/spira:://g; s/(spira::.*//' | grep -e "$2" | sort -k1,1nr -k3
+}
+
 properties() { # kernel stores loads: a piece of a ptxas log
     printf "ptxas info    : Compiling entry function '%s' for 'sm_90a'\n" "$1"
     printf 'ptxas info    : Function properties for %s\n' "$1"
@@ -75,6 +85,13 @@ self_test() {
     expect caught 'no kernel of spira'
     : >"$log"
     expect caught 'an empty log'
+    { properties _ZN5spira4goodEv 0 0; properties _ZN5spira3badEv 8 4; } >"$log"
+    if [ "$(registers "$log" bad | awk '{ print $1, $2, $3 }')" = '32 12 bad()' ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "spills: registers: $(registers "$log" '')"
+    fi
     echo "$passed passed, $failed failed, 0 skipped"
     [ "$failed" = 0 ]
 }
@@ -83,8 +100,9 @@ out=$(mktemp)
 trap 'rm -f "$out" "$out".*' EXIT
 case ${1-} in
 --self-test) self_test ;;
+--registers) registers "$2" "${3-}" ;;
 '')
-    echo "usage: $0 LOG | --self-test" >&2
+    echo "usage: $0 LOG | --registers LOG [WORD] | --self-test" >&2
     exit 2
     ;;
 *) check "$1" ;;

@@ -18,6 +18,10 @@
 
 #include "../status.cuh"
 
+#ifdef SPIRA_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
+
 namespace spira {
 
 // Waits until the kernels before this one have completed and their writes are visible; then
@@ -68,6 +72,7 @@ struct launch_config {
     unsigned cluster = 0;      // thread blocks in a cluster; 0 and 1: none
 };
 
+// With SPIRA_NVTX, profilers see a range of this name around each launch.
 template <typename... P, typename... A>
 SPIRA_API status kernel_launch(void (*kernel)(P...), const launch_config &as,
                                const A &...arguments) {
@@ -89,7 +94,14 @@ SPIRA_API status kernel_launch(void (*kernel)(P...), const launch_config &as,
         a->val.clusterDim.x = as.cluster;
         a->val.clusterDim.y = a->val.clusterDim.z = 1;
     }
-    return status_from_cuda(cudaLaunchKernelEx(&config, kernel, P(arguments)...), as.subject);
+#ifdef SPIRA_NVTX
+    nvtxRangePushA(as.subject);
+#endif
+    const cudaError_t error = cudaLaunchKernelEx(&config, kernel, P(arguments)...);
+#ifdef SPIRA_NVTX
+    nvtxRangePop();
+#endif
+    return status_from_cuda(error, as.subject);
 }
 
 } // namespace spira
