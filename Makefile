@@ -96,7 +96,7 @@ step = @mkdir -p $(@D); echo '$1'; \
 
 # ---- what people type ---------------------------------------------------------------------------
 
-.PHONY: help all run test judge bench figures check registers sanitize arch install format clean
+.PHONY: help all run test judge bench figures check registers sanitize tensorrt arch install format clean
 .DEFAULT_GOAL := help
 # No built-in rules: one would make the folder tests/gpu of tests/gpu.sh.
 .SUFFIXES:
@@ -114,6 +114,7 @@ help:
 	@echo '               QUICK=1, FIGURES=map,conv (parts), FROM=folder of JSON lines, TO=folder'
 	@echo 'make check     headers alone, layers, cost of an include, architectures, spills, linkage'
 	@echo 'make sanitize  host tests under the address and undefined-behaviour sanitizers'
+	@echo 'make tensorrt  builds the TensorRT plugin and its test: TENSORRT=folder of NvInfer.h'
 	@echo 'make all       builds everything, runs nothing'
 	@echo 'make arch      prints what to pass to nvcc for the GPUs of this machine (or ARCH=...)'
 	@echo 'make registers prints registers and spills of the kernels for sm_90a (FOR=hopper: with this in their names)'
@@ -196,7 +197,8 @@ test: all
 	      'tests/run_scan.sh build/host_scan' \
 	      'PYTHON=$(PYTHON) tests/run_checkpoint.sh build/host_scan build/host_levels' \
 	      'PYTHON=$(PYTHON) tests/run_judge.sh build/host_levels' tests/run_figures.sh \
-	      'PYTHON=$(PYTHON) tests/run_deploy.sh build/host_scan' tests/run_torch.sh
+	      'PYTHON=$(PYTHON) tests/run_deploy.sh build/host_scan' tests/run_torch.sh \
+	      'MAKE="$(THIS_MAKE)" TENSORRT="$(TENSORRT)" NVCC="$(NVCC)" tests/run_tensorrt.sh'
 
 JUDGED := $(if $(and $(NVCC),$(GPU)),build/example_levels,build/host_levels)
 judge: $(JUDGED)
@@ -301,7 +303,7 @@ build/test_gpu build/test_cublas build/test_calls build/test_race:
 
 # Binaries for another architecture are built again, and so are objects whose kernels were not.
 SCANS_BUILT := $(patsubst SIDE_FORMAT_%,build/scan_%,$(filter SIDE_FORMAT_%,$(.VARIABLES)))
-$(TESTS_BUILT) build/test_race $(GPU_BUILDS) $(SCANS_BUILT): build/arch_$(BUILT)
+$(TESTS_BUILT) build/test_race $(GPU_BUILDS) $(SCANS_BUILT) build/tensorrt/libspira_tensorrt.so: build/arch_$(BUILT)
 $(if $(PTX_ONLY),,$(CUDA_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)): build/arch_$(BUILT)
 
 build/arch_$(BUILT):
@@ -326,6 +328,24 @@ build/bench_%: bench/%.cu
 build/fronts/%.ok: %.cu
 	$(call step,nvcc $<,{ $(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(FRONTS) $(DEPENDS) -c $< \
 	      -o $(@:.ok=.o) && touch $@; })
+
+# The TensorRT plugin, and its test, which counts the calls of the CUDA runtime that the library makes.
+# TENSORRT: the folder of NvInfer.h
+CUDART := $(if $(NVCC),$(abspath $(dir $(NVCC))../lib64))
+
+build/tensorrt/libspira_tensorrt.so: examples/tensorrt/plugin.cu
+	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) -Xcompiler -fPIC \
+	      -shared -cudart shared -isystem '$(TENSORRT)' $(DEPENDS) $< -o $@)
+
+build/tensorrt/plugin.o: tests/tensorrt/plugin.cpp
+	$(call step,c++ $<,$(CXX) -O1 $(HOSTFLAGS) -isystem '$(TENSORRT)' -isystem $(CUDART)/../include \
+	      $(DEPENDS) -c $< -o $@)
+
+build/tensorrt/test: build/tensorrt/plugin.o build/host/harness.o
+	$(call step,link $@,$(CXX) $(OPENMP) -pthread -rdynamic $^ -L$(CUDART) -Xlinker -rpath=$(CUDART) \
+	      -lcudart -ldl -o $@)
+
+tensorrt: build/tensorrt/libspira_tensorrt.so build/tensorrt/test
 
 # The same source, as plain C++.
 build/host_%: examples/%.cu
