@@ -1,8 +1,7 @@
 // examples/scan.cu: from a raw scan to output features. Reads a scan (or generates a street scene),
-// voxelises it, runs a network with weights from a file or a seed, prints a line for each layer and
-// draws the voxels in the colours of their classes. Under nvcc it runs on the GPU and checks every
-// layer against the host; under a plain C++ compiler the host loops compute everything. `make run`
-// builds and runs either.
+// voxelises it, runs a network with weights from a file or a seed, and draws the points in the
+// colours of their classes. Under nvcc it runs on the GPU and checks every layer against the host;
+// under a plain C++ compiler the host loops compute everything. `make run` builds and runs either.
 #include "networks.h"
 #include "scan_input.h"
 #include "scan_onnx.h"
@@ -20,6 +19,7 @@ static int usage(FILE *to) {
         "usage: scan [--scan FILE] [--net NAME] [--channels N] [--classes N]\n"
         "            [--voxel X[,Y,Z]] [--range X0,Y0,Z0,X1,Y1,Z1]\n"
         "            [--type fp16|bf16|tf32|fp32] [--picture FILE.png] [--seed N] [--no-check]\n"
+        "            [--layers]\n"
         "            [--weights FILE] [--save-weights FILE] [--records FILE]\n"
         "            [--save-labels FILE.npy]\n"
         "            [--columns N] [--indices xyz|bxyz|bzyx] [--onnx FILE [--list]]\n"
@@ -42,6 +42,10 @@ static bool parse(int argc, char **argv, side::options *o) {
     for (int i = 1; i < argc; ++i) {
         if (!strcmp(argv[i], "--no-check")) {
             o->check = false;
+            continue;
+        }
+        if (!strcmp(argv[i], "--layers")) {
+            o->layers = true;
             continue;
         }
         if (!strcmp(argv[i], "--list")) {
@@ -199,7 +203,7 @@ static void print_output(const side::job *job, const side::result<W> *r) {
 }
 
 template <typename W>
-static void print_totals(const side::job *job, const side::result<W> *r) {
+static void print_memory(const side::job *job, const side::result<W> *r) {
     double mib = 1.0 / (1 << 20);
     printf("points %d, voxels %d, coordinate word %d bits (%d used)\n", job->input.rows,
            (int)r->voxels[0], job->layout.bits, spira::word_bits(&job->layout));
@@ -207,12 +211,28 @@ static void print_totals(const side::job *job, const side::result<W> *r) {
            (double)(r->workspace_bytes + r->parameter_bytes) * mib,
            (double)(r->workspace_bytes - r->feature_bytes) * mib, (double)r->feature_bytes * mib,
            (double)r->parameter_bytes * mib);
-    printf("time %s: voxelise %.3f ms, index %.3f ms, features %.3f ms", r->where, r->voxelize_ms,
-           r->index_ms, r->features_ms);
+    printf("voxelise %.3f ms, index (coordinate sets and kernel maps) %.3f ms, features %.3f ms\n",
+           r->voxelize_ms, r->index_ms, r->features_ms);
+}
+
+// Prints the time, and on the GPU how well the host agrees. Returns whether it does.
+template <typename W>
+static bool print_time(const side::job *job, const side::result<W> *r) {
+    char text[400];
+    show::time_text(r, text, sizeof text);
+    printf("time: %s", text);
     if (r->graph_ms > 0) {
-        printf("; one CUDA graph from integer coordinates to features: %.3f ms", r->graph_ms);
+        printf(", one CUDA graph from integer coordinates to features");
     }
-    printf("\nindex: coordinate sets and kernel maps\n");
+    const bool good = !r->checked || r->worst <= 1.0;
+    if (r->checked) {
+        printf("; every output of %d layers against the host in double precision: largest error "
+               "%.3f of its bound, in %s: %s",
+               r->checked, r->worst, job->plan->layers[r->worst_layer].name,
+               good ? "good" : "WRONG");
+    }
+    printf("\n");
+    return good;
 }
 
 template <typename W>
@@ -223,19 +243,17 @@ static int run(side::job *job) {
         side::result_free(&r);
         return side::fail("running the network", job->net, s);
     }
-    print_layers(job, &r);
-    print_output(job, &r);
-    print_totals(job, &r);
-    int bad = 0;
-    if (r.checked) {
-        bad = !(r.worst <= 1.0);
-        printf("check: every output of %d layers against the host in double precision: "
-               "largest error %.3f of its bound, in %s: %s\n",
-               r.checked, r.worst, job->plan->layers[r.worst_layer].name, bad ? "WRONG" : "good");
+    if (job->chosen->layers) {
+        print_layers(job, &r);
+        print_memory(job, &r);
     }
+    if (!show::is_street(job, job->plan->step[job->plan->layer_count - 1].channels)) {
+        print_output(job, &r);
+    }
+    const bool good = print_time(job, &r);
     s = show::result_show(job, &r);
     side::result_free(&r);
-    return spira::status_failed(s) ? side::fail("showing the result", job->net, s) : bad;
+    return spira::status_failed(s) ? side::fail("showing the result", job->net, s) : !good;
 }
 
 int main(int argc, char **argv) {

@@ -1,4 +1,4 @@
-// examples/scan_legend.h: names and colours in the corner of a picture, in a font of 5 x 7 pixels.
+// examples/scan_legend.h: text, colours and a scale in a picture, in a font of 5 x 7 pixels.
 #ifndef SPIRA_EXAMPLES_SCAN_LEGEND_H
 #define SPIRA_EXAMPLES_SCAN_LEGEND_H
 
@@ -6,9 +6,13 @@
 
 namespace scan {
 
-// The capital letters: 7 rows of 5 pixels, the leftmost in the highest bit.
+enum { legend_dot = 2, legend_letter = 6 * legend_dot, legend_height = 7 * legend_dot }; // pixels
+
+// Capital letters, digits, and some signs: 7 rows of 5 pixels, the leftmost in the highest bit.
+// Small letters are drawn as capitals; null for other characters.
 SPIRA_API const uint8_t *legend_glyph(char letter) {
-    static const uint8_t glyphs[26][7] = {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789.,:'%-";
+    static const uint8_t glyphs[sizeof letters - 1][7] = {
         {0x0e, 0x11, 0x11, 0x1f, 0x11, 0x11, 0x11}, {0x1e, 0x11, 0x11, 0x1e, 0x11, 0x11, 0x1e},
         {0x0e, 0x11, 0x10, 0x10, 0x10, 0x11, 0x0e}, {0x1e, 0x11, 0x11, 0x11, 0x11, 0x11, 0x1e},
         {0x1f, 0x10, 0x10, 0x1e, 0x10, 0x10, 0x1f}, {0x1f, 0x10, 0x10, 0x1e, 0x10, 0x10, 0x10},
@@ -22,39 +26,66 @@ SPIRA_API const uint8_t *legend_glyph(char letter) {
         {0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x0e}, {0x11, 0x11, 0x11, 0x11, 0x11, 0x0a, 0x04},
         {0x11, 0x11, 0x11, 0x15, 0x15, 0x15, 0x0a}, {0x11, 0x11, 0x0a, 0x04, 0x0a, 0x11, 0x11},
         {0x11, 0x11, 0x0a, 0x04, 0x04, 0x04, 0x04}, {0x1f, 0x01, 0x02, 0x04, 0x08, 0x10, 0x1f},
+        {0x0e, 0x11, 0x13, 0x15, 0x19, 0x11, 0x0e}, {0x04, 0x0c, 0x04, 0x04, 0x04, 0x04, 0x0e},
+        {0x0e, 0x11, 0x01, 0x06, 0x08, 0x10, 0x1f}, {0x1f, 0x02, 0x04, 0x02, 0x01, 0x11, 0x0e},
+        {0x02, 0x06, 0x0a, 0x12, 0x1f, 0x02, 0x02}, {0x1f, 0x10, 0x1e, 0x01, 0x01, 0x11, 0x0e},
+        {0x06, 0x08, 0x10, 0x1e, 0x11, 0x11, 0x0e}, {0x1f, 0x01, 0x02, 0x04, 0x08, 0x08, 0x08},
+        {0x0e, 0x11, 0x11, 0x0e, 0x11, 0x11, 0x0e}, {0x0e, 0x11, 0x11, 0x0f, 0x01, 0x02, 0x0c},
+        {0x00, 0x00, 0x00, 0x00, 0x00, 0x0c, 0x0c}, {0x00, 0x00, 0x00, 0x00, 0x0c, 0x04, 0x08},
+        {0x00, 0x0c, 0x0c, 0x00, 0x0c, 0x0c, 0x00}, {0x04, 0x04, 0x08, 0x00, 0x00, 0x00, 0x00},
+        {0x18, 0x19, 0x02, 0x04, 0x08, 0x13, 0x03}, {0x00, 0x00, 0x00, 0x0e, 0x00, 0x00, 0x00},
     };
-    return letter >= 'a' && letter <= 'z' ? glyphs[letter - 'a'] : nullptr;
+    const char small = letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
+    const char *at = small ? strchr(letters, small) : nullptr;
+    return at ? glyphs[at - letters] : nullptr;
 }
 
 // Fills a rectangle; what is beyond the picture is cut off.
 SPIRA_API void legend_fill(picture *image, const int at[2], const int size[2],
                            const uint8_t rgb[3]) {
-    for (int y = at[1]; y < at[1] + size[1] && y < image->height; ++y) {
-        for (int x = at[0]; x < at[0] + size[0] && x < image->width; ++x) {
+    for (int y = spira::max_of(at[1], 0); y < at[1] + size[1] && y < image->height; ++y) {
+        for (int x = spira::max_of(at[0], 0); x < at[0] + size[0] && x < image->width; ++x) {
             memcpy(image->rgb + ((int64_t)y * image->width + x) * 3, rgb, 3);
         }
     }
 }
 
-// Draws a line of the legend: a square of a colour and a word of small letters a to z, which are
-// drawn as capitals. Other characters are gaps.
-//
-// inputs:  line  0 is the top one
-SPIRA_API void legend_draw(picture *image, int line, const uint8_t rgb[3], const char *word) {
-    enum { dot = 2, pitch = 10 * dot, edge = 5 * dot }; // pixels
+// Writes a line of text; characters without a glyph are gaps. Returns the x behind it.
+SPIRA_API int legend_text(picture *image, int x, int y, const char *text) {
     const uint8_t white[3] = {230, 230, 230};
-    const int square[2] = {7 * dot, 7 * dot}, pixel[2] = {dot, dot};
-    const int top = edge + line * pitch, corner[2] = {edge, top};
-    legend_fill(image, corner, square, rgb);
-    for (int i = 0; word[i]; ++i) {
-        const uint8_t *glyph = legend_glyph(word[i]);
+    const int pixel[2] = {legend_dot, legend_dot};
+    for (; *text; ++text, x += legend_letter) {
+        const uint8_t *glyph = legend_glyph(*text);
         for (int bit = 0; glyph && bit < 35; ++bit) {
             if (glyph[bit / 5] >> (4 - bit % 5) & 1) {
-                const int at[2] = {edge + (10 + 6 * i + bit % 5) * dot, top + bit / 5 * dot};
+                const int at[2] = {x + bit % 5 * legend_dot, y + bit / 5 * legend_dot};
                 legend_fill(image, at, pixel, white);
             }
         }
     }
+    return x;
+}
+
+// Draws a square of a colour and what it means. Returns the x of the next one.
+SPIRA_API int legend_colour(picture *image, int x, int y, const uint8_t rgb[3], const char *word) {
+    const int at[2] = {x, y}, square[2] = {legend_height, legend_height};
+    legend_fill(image, at, square, rgb);
+    return legend_text(image, x + legend_height + legend_dot * 3, y, word) + 2 * legend_letter;
+}
+
+// Draws a bar of 1, 10, 100 ... metres and its length. Returns the x behind it.
+SPIRA_API int legend_scale(picture *image, int x, int y) {
+    const uint8_t white[3] = {230, 230, 230};
+    char text[24];
+    int metres = 1;
+    while (metres < 1000000 && (float)metres * image->scale < 40) {
+        metres *= 10;
+    }
+    const int at[2] = {x, y + legend_height / 2 - legend_dot};
+    const int size[2] = {(int)((float)metres * image->scale), 2 * legend_dot};
+    legend_fill(image, at, size, white);
+    snprintf(text, sizeof text, " %d m", metres);
+    return legend_text(image, x + size[0], y, text);
 }
 
 } // namespace scan

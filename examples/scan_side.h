@@ -37,6 +37,7 @@ struct options {
     uint32_t seed;
     bool check;
     bool list;                // of --onnx: print its layers, and end
+    bool layers;              // print a table of the layers
     const char *weights;      // file to read weights from; null: generated from the seed
     const char *save_weights; // file to write weights to, or null
     const char *records;      // file with tuning records for the plan of the GPU, or null

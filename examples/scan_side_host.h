@@ -69,7 +69,7 @@ static spira::status run_prepared(job *j, prepared<W> *p, result<W> *r) {
 // Runs a job; r is zeroed before.
 template <typename W>
 static spira::status run(job *j, result<W> *r) {
-    r->where = "on the host, fp32";
+    r->where = "on the CPU: reference, not the product's speed";
     prepared<W> p = prepared_new<W>(j);
     spira::status s = run_prepared(j, &p, r);
     prepared_free(&p);

@@ -37,9 +37,9 @@ says() { # words...: each of them is there
 }
 
 # Nothing for a terminal, a legend, and no kernel in the row of the dense map.
-run 0 --net VoxelBackBone8x --seed 3
+run 0 --net VoxelBackBone8x --seed 3 --layers
 says 'weights: random (seed 3)' 'range: -54 -54 -5 to 54 54 3 m' 'voxel 0.075 0.075 0.2 m' \
-    'K: kernel offsets; pairs:' 'density:' 'index: coordinate sets' \
+    'K: kernel offsets; pairs:' 'density:' 'index (coordinate sets' 'product' \
     "output: bird's-eye map [1, 256, 180, 180]"
 awk '$1 == "dense" && NF == 6 { ++dense }
      $1 == "conv_out.0" && NF == 9 { ++conv }

@@ -81,7 +81,7 @@ TEST(labels_find_the_voxels_of_points) {
 // ---- the legend ---------------------------------------------------------------------------------
 
 static picture picture_new(int width, int height) {
-    picture image = {width, height, (uint8_t *)calloc((size_t)(width * height) * 3, 1)};
+    picture image = {width, height, 1, (uint8_t *)calloc((size_t)(width * height) * 3, 1)};
     return image;
 }
 
@@ -98,33 +98,54 @@ static int64_t picture_bright(const picture *image, int x0, int x1) {
 TEST(legend_draws_a_square_and_letters) {
     const uint8_t red[3] = {200, 0, 0};
     picture image = picture_new(100, 40);
-    legend_draw(&image, 0, red, "t");
+    CHECK(legend_colour(&image, 10, 10, red, "t") > 40);
     CHECK_EQUAL(picture_bright(&image, 0, 30), 14 * 14);
     CHECK_EQUAL(picture_bright(&image, 30, 100), (5 + 6) * 4); // a T: its bar and its stem
     CHECK(image.rgb[(10 * 100 + 10) * 3] == 200 && image.rgb[(9 * 100 + 10) * 3] == 0);
     picture_free(&image);
     picture again = picture_new(100, 40);
-    legend_draw(&again, 0, red, "T 7"); // no letters of the font
-    CHECK_EQUAL(picture_bright(&again, 30, 100), 0);
+    CHECK_EQUAL(legend_text(&again, 0, 0, "\xff(?"), 3 * legend_letter); // nothing of the font
+    CHECK_EQUAL(picture_bright(&again, 0, 100), 0);
     picture_free(&again);
+}
+
+// The bar has the length of its metres, the least power of ten of 40 pixels or more.
+TEST(legend_scale_is_right) {
+    const float scales[3] = {5, 50, 0.0001f};
+    const int pixels[3] = {50, 50, 100};
+    for (int i = 0; i < 3; ++i) {
+        picture image = picture_new(200, 20);
+        image.scale = scales[i];
+        int64_t bar = 0;
+        legend_scale(&image, 3, 2);
+        for (int x = 0; x < 200; ++x) {
+            bar += image.rgb[(9 * 200 + x) * 3] > 0 && image.rgb[(7 * 200 + x) * 3] > 0 &&
+                   !image.rgb[(2 * 200 + x) * 3] && x < 3 + pixels[i];
+        }
+        CHECK_EQUAL(bar, pixels[i]);
+        CHECK(image.rgb[(9 * 200 + 3 + pixels[i]) * 3] == 0);
+        picture_free(&image);
+    }
 }
 
 TEST(legend_is_cut_off_at_the_edges) {
     const uint8_t red[3] = {200, 0, 0};
     for (int side = 1; side < 60; side += 7) {
         picture image = picture_new(side, 61 - side);
-        for (int line = 0; line < scene_classes; ++line) {
-            legend_draw(&image, line, red, scene_class_name(line)); // the sanitizers look on
+        for (int c = 0; c < scene_classes; ++c) { // the sanitizers look on
+            legend_colour(&image, 9 * c - 20, 20 * c - 20, red, scene_class_name(c));
         }
         CHECK(picture_bright(&image, 0, side) <= (int64_t)side * (61 - side));
         picture_free(&image);
     }
 }
 
-TEST(legend_has_the_letters_of_all_classes) {
-    for (int c = 0; c < scene_classes; ++c) {
-        for (const char *at = scene_class_name(c); *at; ++at) {
+TEST(legend_has_the_letters_that_pictures_need) {
+    const char *text = "0123456789.,:'%-";
+    for (int c = 0; c <= scene_classes; ++c) {
+        for (const char *at = c < scene_classes ? scene_class_name(c) : text; *at; ++at) {
             CHECK(legend_glyph(*at) != nullptr);
         }
     }
+    CHECK(legend_glyph('A') == legend_glyph('a') && !legend_glyph(0) && !legend_glyph(' '));
 }

@@ -2,6 +2,7 @@
 #include "../support/test.h"
 
 #include "../../examples/scan_picture.h"
+#include "../../examples/scan_png.h"
 #include "../../examples/scan_scene.h"
 
 #include <math.h>
@@ -66,35 +67,82 @@ static int64_t png_chunks(const uint8_t *file, int64_t size, decoded *out, uint8
     return at == size ? taken : -1;
 }
 
-// Copies the contents of stored deflate blocks, and checks the Adler-32 checksum.
-static bool png_inflate(const uint8_t *zlib, int64_t size, decoded *out) {
-    int64_t at = 2;
-    bool last = false;
-    out->bytes = 0;
-    if (size < 2 || (zlib[0] * 256 + zlib[1]) % 31 || (zlib[0] & 15) != 8 || (zlib[1] & 32)) {
+// The bits of a deflate stream, the lowest of each byte first.
+struct png_reader {
+    const uint8_t *from;
+    int64_t bits, at;
+    bool good;
+};
+
+static int png_take(png_reader *r, int count, bool highest_first) {
+    int value = 0;
+    for (int i = 0; i < count; ++i, ++r->at) {
+        r->good = r->good && r->at < r->bits;
+        const int bit = r->good ? r->from[r->at / 8] >> (r->at % 8) & 1 : 0;
+        value = highest_first ? value << 1 | bit : value | bit << i;
+    }
+    return value;
+}
+
+// A literal, or a length's code, of the fixed codes (RFC 1951, 3.2.6).
+static int png_symbol(png_reader *r) {
+    int code = png_take(r, 7, true);
+    if (code < 24) {
+        return 256 + code;
+    }
+    code = code << 1 | png_take(r, 1, true);
+    if (code >= 48 && code < 192) {
+        return code - 48;
+    }
+    return code >= 192 && code < 200 ? 280 + code - 192
+                                     : 144 + (code << 1 | png_take(r, 1, true)) - 400;
+}
+
+// Undoes one block of fixed codes, and checks the Adler-32 checksum.
+static bool png_inflate(const uint8_t *zlib, int64_t size, int64_t most, decoded *out) {
+    static const int lengths[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
+                                    31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
+    static const int distances[30] = {
+        1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
+        193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+    png_reader r = {zlib, (size - 4) * 8, 16, size > 8};
+    if ((zlib[0] * 256 + zlib[1]) % 31 || (zlib[0] & 15) != 8 || (zlib[1] & 32) ||
+        png_take(&r, 3, false) != 3) {
         return false;
     }
-    while (!last && at + 5 <= size) {
-        int length = zlib[at + 1] | zlib[at + 2] << 8, check = zlib[at + 3] | zlib[at + 4] << 8;
-        last = zlib[at] & 1;
-        if (zlib[at] > 1 || (length ^ check) != 0xffff || at + 5 + length > size) {
+    int symbol = 0;
+    for (out->bytes = 0; r.good && (symbol = png_symbol(&r)) != 256;) {
+        int64_t length = 1, distance = 0;
+        if (symbol > 256) {
+            const int n = symbol - 257, extra = n < 8 || n == 28 ? 0 : n / 4 - 1;
+            if (n > 28) {
+                return false;
+            }
+            length = lengths[n] + png_take(&r, extra, false);
+            const int d = png_take(&r, 5, true);
+            if (d > 29) {
+                return false;
+            }
+            distance = distances[d] + png_take(&r, d < 4 ? 0 : d / 2 - 1, false);
+        }
+        if (distance > out->bytes || out->bytes + length > most) {
             return false;
         }
-        memcpy(out->image + out->bytes, zlib + at + 5, (size_t)length);
-        out->bytes += length;
-        at += 5 + length;
+        for (; length; --length, ++out->bytes) {
+            out->image[out->bytes] = distance ? out->image[out->bytes - distance] : (uint8_t)symbol;
+        }
     }
     uint32_t a = 1, b = 0;
     for (int64_t i = 0; i < out->bytes; ++i) {
         a = (a + out->image[i]) % 65521;
         b = (b + a) % 65521;
     }
-    return last && at + 4 == size && big_endian(zlib + at) == (b << 16 | a);
+    return r.good && (r.at + 7) / 8 == size - 4 && big_endian(zlib + size - 4) == (b << 16 | a);
 }
 
 // The file at `path` is a valid PNG that shows rgb [height, width, 3].
 static bool png_shows(const char *path, const uint8_t *rgb, int width, int height) {
-    int64_t size = 0, most = 200 + (int64_t)height * (width * 3 + 100);
+    int64_t size = 0, most = 200 + (int64_t)height * (width * 4 + 100);
     uint8_t *file = guarded_new<uint8_t>(most), *zlib = guarded_new<uint8_t>(most);
     decoded image = {0, 0, 0, guarded_new<uint8_t>(most)};
     FILE *stream = fopen(path, "rb");
@@ -106,7 +154,7 @@ static bool png_shows(const char *path, const uint8_t *rgb, int width, int heigh
     bool good = CHECK(size > 8 && size < most && memcmp(file, "\x89PNG\r\n\x1a\n", 8) == 0);
     int64_t packed = good ? png_chunks(file, size, &image, zlib) : -1;
     good = CHECK(packed > 0) && CHECK(image.width == width && image.height == height) &&
-           CHECK(png_inflate(zlib, packed, &image)) &&
+           CHECK(png_inflate(zlib, packed, most, &image)) &&
            CHECK(image.bytes == (int64_t)height * (1 + 3 * width));
     for (int y = 0; good && y < height; ++y) {
         const uint8_t *row = image.image + (int64_t)y * (1 + 3 * width);
@@ -116,21 +164,27 @@ static bool png_shows(const char *path, const uint8_t *rgb, int width, int heigh
     return good;
 }
 
+// Images without a pattern, of one colour, of equal rows, and of runs of all lengths.
 TEST(picture_png_is_valid) {
-    const int sizes[][2] = {{1, 1}, {3, 2}, {2, 300}, {257, 19}, {picture_most_side, 2}};
+    const int sizes[][2] = {{1, 1}, {3, 2}, {2, 300}, {257, 19}, {png_most_side, 2}};
     const char *path = SCAN_TEMPORARY("picture.png");
-    for (auto &size : sizes) {
-        int64_t bytes = (int64_t)size[0] * size[1] * 3;
+    for (int i = 0; i < 20; ++i) {
+        const int width = sizes[i / 4][0], height = sizes[i / 4][1];
+        const int64_t bytes = (int64_t)width * height * 3;
         uint8_t *rgb = guarded_new<uint8_t>(bytes);
-        for (int64_t i = 0; i < bytes; ++i) {
-            rgb[i] = (uint8_t)(i * i / 7 + i);
+        for (int64_t n = 0; n < bytes; ++n) {
+            const int64_t x = n % (3 * width);
+            rgb[n] = (uint8_t)(i % 4 == 0   ? n * n / 7 + n
+                               : i % 4 == 1 ? 200
+                               : i % 4 == 2 ? x * x / 5
+                                            : sqrt((double)(n / 3)) * 40);
         }
-        REQUIRE_OK(picture_write_png(path, rgb, size[0], size[1]));
-        CHECK(png_shows(path, rgb, size[0], size[1]));
+        REQUIRE_OK(png_write(path, rgb, width, height));
+        CHECK(png_shows(path, rgb, width, height));
         rgb[bytes / 2] ^= 1; // a planted error
         test_state.quiet = 1;
         int failures = test_state.failures;
-        bool shown = png_shows(path, rgb, size[0], size[1]);
+        bool shown = png_shows(path, rgb, width, height);
         test_state.failures = failures;
         test_state.quiet = 0;
         CHECK(!shown);
@@ -140,13 +194,13 @@ TEST(picture_png_is_valid) {
 TEST(picture_png_refuses) {
     uint8_t rgb[3] = {1, 2, 3};
     const char *path = SCAN_TEMPORARY("refused.png");
-    CHECK_STATUS(picture_write_png(nullptr, rgb, 1, 1), status_null_pointer);
-    CHECK_STATUS(picture_write_png(path, nullptr, 1, 1), status_null_pointer);
-    CHECK_STATUS(picture_write_png(path, rgb, 0, 1), status_bad_size);
-    CHECK_STATUS(picture_write_png(path, rgb, 1, 0), status_bad_size);
-    CHECK_STATUS(picture_write_png(path, rgb, picture_most_side + 1, 1), status_bad_size);
-    CHECK_STATUS(picture_write_png(path, rgb, 1, picture_most_side + 1), status_bad_size);
-    CHECK_STATUS(picture_write_png("build/tmp/none/x.png", rgb, 1, 1), status_file_open);
+    CHECK_STATUS(png_write(nullptr, rgb, 1, 1), status_null_pointer);
+    CHECK_STATUS(png_write(path, nullptr, 1, 1), status_null_pointer);
+    CHECK_STATUS(png_write(path, rgb, 0, 1), status_bad_size);
+    CHECK_STATUS(png_write(path, rgb, 1, 0), status_bad_size);
+    CHECK_STATUS(png_write(path, rgb, png_most_side + 1, 1), status_bad_size);
+    CHECK_STATUS(png_write(path, rgb, 1, png_most_side + 1), status_bad_size);
+    CHECK_STATUS(png_write("build/tmp/none/x.png", rgb, 1, 1), status_file_open);
 }
 
 TEST(picture_palette_is_distinct) {
@@ -164,96 +218,121 @@ TEST(picture_palette_is_distinct) {
     picture_class_colour(INT32_MAX, a);
 }
 
-TEST(picture_shows_the_highest) {
-    // Two columns. The left one's lower voxel comes last; the right one has the larger y.
-    const int32_t coords[9] = {0, 0, 9, 1, 1, 9, 0, 0, -5}, classes[3] = {0, 1, 2};
-    picture image;
-    REQUIRE_OK(picture_from_above(coords, classes, 3, 2, &image));
-    CHECK(image.width == 2 && image.height == 2);
-    REQUIRE(image.rgb != nullptr);
-    uint8_t zero[3], one[3];
-    picture_class_colour(0, zero);
-    picture_class_colour(1, one);
-    CHECK(memcmp(image.rgb + 6, zero, 3) == 0);      // bottom left, at full brightness
-    CHECK(memcmp(image.rgb + 3, one, 3) == 0);       // top right
-    CHECK(memcmp(image.rgb, image.rgb + 9, 3) == 0); // the background
-    CHECK(image.rgb[0] < 40);
+static picture_mark mark_at(float x, float y, float z, float edge, uint8_t red) {
+    return {{x, y, z}, edge, {red, 1, 2}};
+}
+
+// Pixels of a colour, their mean column and row.
+struct picture_spot {
+    int64_t pixels;
+    double x, y;
+};
+
+static picture_spot picture_find(const picture *image, uint8_t red) {
+    picture_spot spot = {};
+    for (int64_t i = 0; i < (int64_t)image->width * image->height; ++i) {
+        if (image->rgb[3 * i] == red && image->rgb[3 * i + 1] == 1) {
+            ++spot.pixels;
+            spot.x += (double)(i % image->width);
+            spot.y += (double)(i / image->width);
+        }
+    }
+    spot.x /= (double)spot.pixels;
+    spot.y /= (double)spot.pixels;
+    return spot;
+}
+
+TEST(picture_shows_what_is_nearest_in_its_size) {
+    const picture_mark marks[5] = {
+        mark_at(0, 0, 1, 0, 100), mark_at(0, 0, 2, 0, 101), // the higher one hides the lower one
+        mark_at(0, 0, 0, 0, 102), mark_at(20, 8, 0, 4, 103), mark_at(20, 0, 0, 0, 104)};
+    const picture_view above = {0, 0, 3}, aslant = {0, 0.8f, 3};
+    picture image, order;
+    picture_mark turned[5];
+    REQUIRE_OK(picture_draw(&above, marks, 5, &image));
+    CHECK(picture_find(&image, 100).pixels == 0 && picture_find(&image, 102).pixels == 0);
+    CHECK(picture_find(&image, 101).pixels == 9);
+    const picture_spot low = picture_find(&image, 101), square = picture_find(&image, 103);
+    const double edge = 4.0 * (double)image.scale;
+    CHECK(fabs(sqrt((double)square.pixels) - edge) <= 1);
+    CHECK(fabs(square.x - low.x - 20 * (double)image.scale) < 2); // x to the right, y upwards
+    CHECK(fabs(low.y - square.y - 8 * (double)image.scale) < 2);
+    for (int i = 0; i < 5; ++i) {
+        turned[i] = marks[4 - i];
+    }
+    REQUIRE_OK(picture_draw(&above, turned, 5, &order));
+    CHECK(order.width == image.width && order.height == image.height);
+    CHECK(memcmp(order.rgb, image.rgb, (size_t)image.width * (size_t)image.height * 3) == 0);
+    picture_free(&order);
     picture_free(&image);
     CHECK(!image.rgb && !image.width);
     picture_free(&image);
     picture_free(nullptr);
-}
-
-TEST(picture_does_not_depend_on_the_order) {
-    const int extent[3] = {90, 60, 4};
-    const int64_t voxels = 3000;
-    int32_t *coords = guarded_new<int32_t>(voxels * 3), *turned = guarded_new<int32_t>(voxels * 3);
-    int32_t *classes = guarded_new<int32_t>(voxels), *turned_classes = guarded_new<int32_t>(voxels);
-    REQUIRE_OK(scan_scene_random(9, voxels, extent, coords));
-    for (int64_t i = 0; i < voxels; ++i) {
-        classes[i] = (int32_t)(i % 20);
-        turned_classes[voxels - 1 - i] = classes[i];
-        memcpy(turned + (voxels - 1 - i) * 3, coords + i * 3, 12);
-    }
-    picture a, b;
-    REQUIRE_OK(picture_from_above(coords, classes, voxels, 20, &a));
-    REQUIRE_OK(picture_from_above(turned, turned_classes, voxels, 20, &b));
-    CHECK(a.width == 18 && a.height == 12); // 5 voxels a pixel
-    CHECK(memcmp(a.rgb, b.rgb, (size_t)a.width * (size_t)a.height * 3) == 0);
-    picture_free(&a);
-    picture_free(&b);
-}
-
-TEST(picture_keeps_within_its_side) {
-    for (int side : {1, 2, 7, 99, 100, 101, 1000, 0, -1}) {
-        for (int length : {1, 2, 50, 100, 101, 4000, INT32_MAX}) {
-            int32_t coords[6] = {0, 0, 0, length - 1, (length - 1) / 4, 0};
-            picture image;
-            REQUIRE_OK(picture_from_above(coords, nullptr, 2, side, &image));
-            int most = side > 0 ? side : picture_default_side;
-            CHECK(image.width > 0 && image.width <= most && image.height <= image.width);
-            CHECK(image.width > most / 2 || image.width == length * picture_most_zoom);
-            picture_free(&image);
-        }
-    }
-    int32_t ends[6] = {INT32_MIN, INT32_MIN, INT32_MIN, INT32_MAX, INT32_MAX, INT32_MAX};
-    picture image;
-    REQUIRE_OK(picture_from_above(ends, nullptr, 2, 10, &image));
-    CHECK(image.width <= 10 && image.height <= 10);
+    REQUIRE_OK(picture_draw(&aslant, marks, 5, &image)); // what is higher is drawn higher
+    CHECK(picture_find(&image, 101).y < picture_find(&image, 100).y);
+    CHECK(picture_find(&image, 100).y < picture_find(&image, 102).y);
     picture_free(&image);
 }
 
-TEST(picture_of_nothing_and_refusals) {
-    int32_t coords[3] = {0, 0, 0};
-    picture image;
-    REQUIRE_OK(picture_from_above(nullptr, nullptr, 0, 0, &image));
-    CHECK(image.width > 0 && image.height > 0 && image.rgb);
+// One point in a thousand that is far off is not shown, and changes nothing else.
+TEST(picture_is_cropped) {
+    picture_mark *marks = guarded_new<picture_mark>(1000);
+    for (int i = 0; i < 1000; ++i) {
+        marks[i] = mark_at((float)(i % 50), (float)(i / 50), 0, 0, 7);
+    }
+    const picture_view above = {0, 0, 2};
+    picture image, other;
+    REQUIRE_OK(picture_draw(&above, marks, 1000, &image));
+    CHECK(image.width == picture_width && image.height < picture_height + picture_caption);
+    CHECK(fabs((double)image.scale - picture_width / 50.0) < 1);
+    marks[500].at[0] = 3000;
+    marks[501].at[1] = -1e9f;
+    REQUIRE_OK(picture_draw(&above, marks, 1000, &other));
+    CHECK(image.scale == other.scale && image.height == other.height);
+    picture_free(&other);
     picture_free(&image);
-    CHECK_STATUS(picture_from_above(coords, nullptr, 1, 0, nullptr), status_null_pointer);
-    CHECK_STATUS(picture_from_above(nullptr, nullptr, 1, 0, &image), status_null_pointer);
-    CHECK(!image.rgb && !image.width);
-    CHECK_STATUS(picture_from_above(coords, nullptr, -1, 0, &image), status_bad_size);
-    CHECK_STATUS(picture_from_above(coords, nullptr, 1, picture_most_side + 1, &image),
-                 status_bad_size);
+}
+
+TEST(picture_of_nothing_and_of_one_point) {
+    const picture_mark mark = mark_at(3, 4, 5, 0, 9);
+    const picture_view above = {0, 0, 2};
+    for (int count = 0; count < 2; ++count) {
+        picture image;
+        REQUIRE_OK(picture_draw(&above, &mark, count, &image));
+        CHECK(image.width >= picture_least && image.height > picture_caption && image.rgb);
+        CHECK_EQUAL(picture_find(&image, 9).pixels, count * 4);
+        picture_free(&image);
+    }
+}
+
+TEST(picture_normalises) {
+    float values[1000], sorted[1000];
+    for (int i = 0; i < 1000; ++i) {
+        values[i] = (float)((i * 7) % 1000);
+    }
+    picture_normalise(values, 1000, sorted);
+    CHECK(values[0] == 0 && values[1] < 0.01f && values[142] == 1); // 0, 7, 994
+    CHECK(fabsf(values[500] - 0.5f) < 0.01f);                       // 500
+    picture_normalise(values, 0, sorted);
 }
 
 TEST(picture_of_a_street) {
     scan_cloud cloud;
     REQUIRE_OK(scan_scene_street(1, &cloud));
-    int32_t *coords = guarded_new<int32_t>(cloud.rows * 3);
-    int32_t *classes = guarded_new<int32_t>(cloud.rows);
+    picture_mark *marks = guarded_new<picture_mark>(cloud.rows);
     for (int64_t i = 0; i < cloud.rows; ++i) {
-        for (int axis = 0; axis < 3; ++axis) {
-            coords[i * 3 + axis] = (int32_t)floorf(cloud.points[i * 4 + axis] / 0.05f);
-        }
-        classes[i] = (int32_t)(cloud.points[i * 4 + 3] * 20);
+        const float *p = cloud.points + 4 * i;
+        marks[i] = mark_at(p[0], p[1], p[2], 0, (uint8_t)(p[3] * 255));
     }
+    const picture_view aslant = {0.5f, 0.9f, 2};
     picture image;
-    REQUIRE_OK(picture_from_above(coords, classes, cloud.rows, 600, &image));
-    CHECK(image.width > 300 && image.width <= 600);
+    REQUIRE_OK(picture_draw(&aslant, marks, cloud.rows, &image));
+    CHECK(image.width == picture_width);
     const char *path = SCAN_TEMPORARY("street.png");
-    REQUIRE_OK(picture_write_png(path, image.rgb, image.width, image.height));
+    REQUIRE_OK(png_write(path, image.rgb, image.width, image.height));
     CHECK(png_shows(path, image.rgb, image.width, image.height));
+    struct stat file;
+    CHECK(stat(path, &file) == 0 && file.st_size < image.width * image.height * 3 / 4);
     picture_free(&image);
     scan_free(&cloud);
 }

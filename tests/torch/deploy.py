@@ -199,7 +199,7 @@ def check_labels(folder):
     points, _ = scenes.street(5)
     np.save(at("scan.npy"), points[(np.abs(points[:, :2]) < 15).all(1)])
     said = run(SCAN, "--net", "SpUNet-small", "--weights", at("net.blob"), "--voxel", "0.4",
-               "--scan", at("scan.npy"), "--picture", at("scan.png"), "--save-labels",
+               "--layers", "--scan", at("scan.npy"), "--picture", at("scan.png"), "--save-labels",
                at("labels.npy"))
     coords, scores = label.label(at("net.pt"), np.load(at("scan.npy")))
     if not os.path.exists(at("labels.npy")):
