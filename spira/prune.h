@@ -12,7 +12,8 @@
 
 namespace spira {
 
-// How rows are chosen: by a mask, or by numbers that exceed a threshold. One of the two is null.
+// How rows are chosen: by a mask, or by numbers that exceed a threshold. One of the two is null;
+// `subdivide` takes all children where both are.
 //
 // A number that is NaN chooses nothing, and is recorded (device_flag_not_finite, the row).
 struct row_choice {
@@ -37,11 +38,11 @@ struct prune_args {
 
 // The checks that prune and subdivide make of a choice.
 SPIRA_API status row_choice_check(const row_choice *c) {
-    SPIRA_REQUIRE(c->mask || c->scores, status_null_pointer, "choice (a mask or scores)", 0);
-    SPIRA_REQUIRE(!c->mask || (!c->scores && c->type == numeric_f32 && c->channels == 0 &&
-                               c->threshold == 0 && !c->or_equal),
-                  status_unsupported, "choice (scores have no part in a mask)", c->channels);
-    if (c->mask) {
+    SPIRA_REQUIRE(c->scores || (c->type == numeric_f32 && c->channels == 0 && c->threshold == 0 &&
+                                !c->or_equal),
+                  status_unsupported, "choice (members of scores, but no scores)", c->channels);
+    SPIRA_REQUIRE(!c->scores || !c->mask, status_unsupported, "choice (a mask beside scores)", 0);
+    if (!c->scores) {
         return status_success();
     }
     SPIRA_REQUIRE(numeric_valid(c->type), status_unsupported, "choice.type", c->type);
@@ -66,6 +67,8 @@ SPIRA_API status prune_check(const prune_args<W> *a) {
     SPIRA_REQUIRE(a->out.words != a->in.words && a->out.count != a->in.count, status_unsupported,
                   "out (overlaps in)", 0);
     SPIRA_TRY(row_choice_check(&a->choice));
+    SPIRA_REQUIRE(a->choice.mask || a->choice.scores, status_null_pointer,
+                  "choice (a mask or scores)", 0);
     const int channels = a->choice.mask ? 1 : a->choice.channels;
     SPIRA_REQUIRE(a->channel >= 0 && a->channel < channels, status_bad_size, "channel", a->channel);
     SPIRA_TRY(pointer_check(a->source, alignof(int32_t), "source"));

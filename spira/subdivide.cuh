@@ -24,7 +24,7 @@ SPIRA_API status subdivide_workspace(const subdivide_args<W> *args, size_t *byte
     return status_success();
 }
 
-// The children of a set's voxels that a mask or 8 numbers a voxel choose.
+// The children of a set's voxels that a mask or 8 numbers a voxel choose, or all.
 //
 // inputs   args: see subdivide_args. `format` is the only format of scores that is compiled
 // outputs  args.out: the children, then word_none(), and their count

@@ -22,7 +22,7 @@ struct subdivide_args {
     const word_layout *layout; // on the host; holds the children
     voxel_set<W> in;           // capacity at most INT32_MAX / 8
     triple stride;             // of `in`; even on every axis
-    row_choice choice;         // mask: bit s; scores: [rows, 8], so channels = 8
+    row_choice choice;         // mask: bit s; scores: [rows, 8], so channels = 8; or all
     voxel_set<W> out;          // of stride / 2
     int32_t *source;           // [out.capacity] 8 row + s
     device_status *trouble;    // in device memory; in host memory for subdivide_host
@@ -45,7 +45,7 @@ SPIRA_API status subdivide_check(const subdivide_args<W> *a) {
                       "stride (not even: it cannot be halved)", s);
     }
     SPIRA_TRY(row_choice_check(&a->choice));
-    SPIRA_REQUIRE(a->choice.mask || a->choice.channels == subdivide_children, status_bad_size,
+    SPIRA_REQUIRE(!a->choice.scores || a->choice.channels == subdivide_children, status_bad_size,
                   "choice.channels (a voxel has 8 children)", a->choice.channels);
     SPIRA_TRY(pointer_check(a->source, alignof(int32_t), "source"));
     return pointer_check(a->trouble, alignof(device_status), "trouble");
@@ -85,8 +85,8 @@ SPIRA_API status subdivide_host_workspace(const subdivide_args<W> *args, size_t 
 template <typename W>
 SPIRA_API uint32_t subdivide_host_children(const subdivide_args<W> *a, int32_t i) {
     const row_choice &c = a->choice;
-    uint32_t wanted = c.mask ? c.mask[i] : 0;
-    for (int s = 0; s < subdivide_children && !c.mask; ++s) {
+    uint32_t wanted = c.scores ? 0 : c.mask ? c.mask[i] : 0xff;
+    for (int s = 0; s < subdivide_children && c.scores; ++s) {
         const float score = numeric_load(c.type, c.scores, (int64_t)i * subdivide_children + s);
         if (float_is_nan(score)) {
             device_status_note(a->trouble, device_flag_not_finite, (uint32_t)i);

@@ -47,10 +47,10 @@ SPIRA_DEVICE void choice_end(const voxel_set<W> &out, int32_t all, device_status
     }
 }
 
-// Returns body(E()) for the element type of a choice: uint8_t for a mask.
+// Returns body(E()) for the element type of a choice: uint8_t for a mask or all.
 template <numeric format, typename F>
 SPIRA_API status choice_dispatch(const row_choice &c, F body) {
-    if (c.mask) {
+    if (!c.scores) {
         return body((uint8_t)0);
     }
     return numeric_dispatch<format>(

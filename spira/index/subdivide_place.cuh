@@ -44,12 +44,12 @@ SPIRA_DEVICE uint32_t subdivide_of_kind(uint32_t children, int kind) {
     return children >> (kind / 2 + 2 * (kind % 2)) & 0x11;
 }
 
-// The children that the choice wants. E: of the scores, or uint8_t for a mask.
+// The children that the choice wants. E: of the scores, or uint8_t for a mask or all.
 template <typename E, typename W>
 SPIRA_DEVICE uint32_t subdivide_wanted(const subdivide_task<W> &task, int64_t i) {
     const row_choice &c = task.args.choice;
     if constexpr (sizeof(E) == 1) {
-        return c.mask[i];
+        return c.mask ? c.mask[i] : 0xff;
     } else {
         wide_elements<E, subdivide_children> scores;
         wide_read_channels((const E *)c.scores + i * subdivide_children, subdivide_children, 0,

@@ -4,6 +4,7 @@
 
 #include "../support/growth.h"
 
+#include "../../spira/map.h"
 #include "../../spira/prune.cuh"
 #include "../../spira/rows.cuh"
 #include "../../spira/subdivide.cuh"
@@ -114,14 +115,21 @@ TEST(growth_counts_that_lie) {
     }
 }
 
-// The six voxels A to F with their masks and logits, worked out by hand.
+// The voxels A to F of the worked examples, at stride 2.
+std::vector<uint32_t> six_voxels(const word_layout *layout) {
+    const int at[6][3] = {{0, 0, 0}, {0, 0, 1}, {0, 1, 1}, {1, 0, 0}, {1, 1, 1}, {3, 2, 0}};
+    std::vector<uint32_t> words;
+    for (const auto &v : at) {
+        words.push_back(word_pack<uint32_t>(layout, {0, 2 * v[0], 2 * v[1], 2 * v[2]}));
+    }
+    return words;
+}
+
+// Their masks and logits, worked out by hand.
 TEST(growth_worked_example) {
     growth_problem<uint32_t> p = {};
     p.layout = reference_layout<uint32_t>({0, 0, 0}, {15, 15, 15}, 1, {2, 2, 2}, {1, 1, 1});
-    const int at[6][3] = {{0, 0, 0}, {0, 0, 1}, {0, 1, 1}, {1, 0, 0}, {1, 1, 1}, {3, 2, 0}};
-    for (const auto &v : at) {
-        p.words.push_back(word_pack<uint32_t>(&p.layout, {0, 2 * v[0], 2 * v[1], 2 * v[2]}));
-    }
+    p.words = six_voxels(&p.layout);
     p.count = p.out_capacity = 6;
     p.mask = {1, 0, 1, 1, 0, 1};
     for (how by : {by_host, by_kernel}) {
@@ -154,6 +162,42 @@ TEST(growth_worked_example) {
         }
         CHECK_EQUAL(o.set.trouble.flags, (uint32_t)device_flag_not_finite);
     }
+}
+
+// A generative transposed convolution of size and stride 2, one channel, W = 1 + 4 dx + 2 dy + dz.
+TEST(growth_generative_convolution) {
+    growth_problem<uint32_t> p = {};
+    p.layout = reference_layout<uint32_t>({0, 0, 0}, {15, 15, 15}, 1, {2, 2, 2}, {2, 2, 2});
+    p.words = six_voxels(&p.layout);
+    p.stride = {2, 2, 2};
+    p.count = 6;
+    p.out_capacity = 48;
+    growth_outcome<uint32_t> o = run(&p, by_host);
+    REQUIRE(o.set.count == 48);
+    kernel_shape kernel = kernel_cube(2, 1);
+    kernel.transposed = true;
+    std::vector<int32_t> map(48 * 8);
+    const voxel_set<uint32_t> in = {p.words.data(), &p.count, 6},
+                              out = {o.set.words.data(), &o.set.count, 48};
+    CHECK_OK(map_build_host(&p.layout, &kernel, in, out, map.data()));
+    float all = 0;
+    for (int i = 0; i < 48; ++i) {
+        float sum = 0;
+        for (int k = 0; k < 8; ++k) {
+            const int32_t source = map[(size_t)(8 * i + k)];
+            sum +=
+                source < 0 ? 0 : (float)((source + 1) * (1 + k)); // values 1 to 6; k = 4x + 2y + z
+        }
+        const voxel v = word_unpack<uint32_t>(&p.layout, o.set.words[(size_t)i]);
+        const float wanted = v.x == 0 && v.y == 1 && v.z == 2   ? 6
+                             : v.x == 1 && v.y == 0 && v.z == 1 ? 6
+                             : v.x == 3 && v.y == 3 && v.z == 3 ? 40
+                             : v.x == 7 && v.y == 5 && v.z == 1 ? 48
+                                                                : sum;
+        CHECK_EQUAL(sum, wanted);
+        all += sum;
+    }
+    CHECK_EQUAL(all, 756.0f);
 }
 
 // A scan of a surface, pruned and grown by a hash of the coordinates: the numbers of voxels and the

@@ -48,6 +48,9 @@ uint32_t growth_chosen(const growth_problem<W> *p, int32_t i, bool *nan) {
         const uint8_t mask = p->mask[(size_t)i];
         return p->divides() ? mask : mask != 0;
     }
+    if (p->scores.empty()) {
+        return 0xff;
+    }
     uint32_t bits = 0;
     for (int s = 0; s < (p->divides() ? 8 : 1); ++s) {
         const int64_t at = (int64_t)i * p->choice.channels + (p->divides() ? s : p->channel);
@@ -151,6 +154,9 @@ void growth_choose(random_state *r, growth_problem<W> *p, bool by_mask, int perc
     p->channel = 0;
     p->mask.clear();
     p->scores.clear();
+    if (p->divides() && percent == 100 && by_mask) {
+        return; // all children
+    }
     if (by_mask) {
         for (size_t i = 0; i < rows; ++i) {
             uint32_t bits = 0;
@@ -208,7 +214,10 @@ growth_problem<W> growth_random(random_state *r, bool divide, int32_t most) {
     p.out_capacity = (int32_t)max_of(made + (random_int(r, 0, 3) ? room : 0), 1);
     snprintf(p.label, sizeof p.label, "%s, %d of %d voxels, %s, %d %%, room for %d",
              divide ? "subdivide" : "prune", p.count, p.capacity(),
-             p.mask.empty() ? numeric_name(p.choice.type) : "mask", percent, p.out_capacity);
+             !p.scores.empty() ? numeric_name(p.choice.type)
+             : p.mask.empty()  ? "all"
+                               : "mask",
+             percent, p.out_capacity);
     return p;
 }
 
