@@ -4,6 +4,7 @@
 #define SPIRA_ROWS_CUH
 
 #include "rows.h"
+#include "rows/blend.cuh"
 #include "rows/gather.cuh"
 
 namespace spira {
@@ -22,6 +23,23 @@ SPIRA_API status row_gather(const row_gather_args *args, cudaStream_t stream) {
     SPIRA_TRY(row_gather_check(args));
     return numeric_dispatch<format>(args->type, [&](auto tag) {
         return row_gather_launch<typename decltype(tag)::element>(args, stream);
+    });
+}
+
+// Adds up rows by weights.
+//
+// inputs   args: see row_blend_args. `format` is the only format that is compiled
+// outputs  args.out [count, channels]: sums in fp32, rounded once. Rows from the count on are not
+//          written; a count above the capacity is clamped
+// errors   null or misaligned pointers; sizes; `out` that is `in`
+// Asynchronous, deterministic, equal to row_blend_host (a NaN may have other bits).
+// cost     one launch, no scratch. Reads and writes are widest if channels is a multiple of 8 and
+//          both arrays are aligned to 16 bytes
+template <numeric format = numeric_any>
+SPIRA_API status row_blend(const row_blend_args *args, cudaStream_t stream) {
+    SPIRA_TRY(row_blend_check(args));
+    return numeric_dispatch<format>(args->type, [&](auto tag) {
+        return row_blend_launch<typename decltype(tag)::element>(args, stream);
     });
 }
 

@@ -2,11 +2,14 @@
 //
 // row_gather: out row i is in row source[i], as `prune` and `subdivide` write their sources. With
 // `repeat`, each channel is written that many times in a row (the skip of a channel-to-space step).
+// row_blend: out row i is a weighted sum of up to eight rows, as interpolate_find writes them.
 #ifndef SPIRA_ROWS_H
 #define SPIRA_ROWS_H
 
 #include "numeric.h"
 #include "status.h"
+
+#include <math.h>
 
 namespace spira {
 
@@ -58,6 +61,53 @@ SPIRA_API status row_gather_host(const row_gather_args *a) {
             } else {
                 memset(out + c * size, 0, (size_t)size);
             }
+        }
+    }
+    return status_success();
+}
+
+// What `row_blend` reads and writes. Start from zero and fill it by name. in and out must not
+// overlap.
+struct row_blend_args {
+    const void *in;       // [in_rows, channels] in `type`, aligned to its element
+    int64_t in_rows;      // >= 1
+    int channels;         // >= 1
+    numeric type;         // of both
+    int neighbours;       // 1 .. 8 rows for each row of `out`
+    const int32_t *index; // [count, neighbours]; left out where it is no row of `in`
+    const float *weight;  // [count, neighbours]
+    const int32_t *count; // [1]
+    int32_t capacity;     // of index, weight and out
+    void *out;            // [count, channels]
+};
+
+// The checks of row_blend and row_blend_host.
+SPIRA_API status row_blend_check(const row_blend_args *a) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    const row_gather_args same = {a->in,    a->in_rows, a->channels, 0,     a->type,
+                                  a->index, a->count,   a->capacity, a->out};
+    SPIRA_TRY(row_gather_check(&same));
+    SPIRA_REQUIRE(a->neighbours >= 1 && a->neighbours <= 8, status_bad_size, "neighbours (1 to 8)",
+                  a->neighbours);
+    return pointer_check(a->weight, alignof(float), "weight");
+}
+
+// The host loop of `row_blend` (rows.cuh), on host memory: sums in fp32, in the order of the rows,
+// each product added with one rounding.
+SPIRA_API status row_blend_host(const row_blend_args *a) {
+    SPIRA_TRY(row_blend_check(a));
+    for (int32_t i = 0; i < count_clamp(*a->count, a->capacity); ++i) {
+        for (int c = 0; c < a->channels; ++c) {
+            float sum = 0;
+            for (int64_t n = (int64_t)i * a->neighbours; n < ((int64_t)i + 1) * a->neighbours;
+                 ++n) {
+                const int64_t row = a->index[n];
+                if (row >= 0 && row < a->in_rows) {
+                    sum = fmaf(a->weight[n], numeric_load(a->type, a->in, row * a->channels + c),
+                               sum);
+                }
+            }
+            numeric_store(a->type, a->out, (int64_t)i * a->channels + c, sum);
         }
     }
     return status_success();

@@ -29,6 +29,7 @@ struct any_arguments {
     conv_grad_weight_args weight_grad;
     conv_grad_bias_args bias_grad;
     row_gather_args gather;
+    row_blend_args blend;
     pool_args pool;
     pool_grad_args pool_grad;
     voxel_features_grad_args features_grad;
@@ -54,6 +55,9 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     downsample_args<W> coarse = {};
     coarse.in = set;
     SPIRA_TRY(downsample(&coarse, a->memory, a->bytes, a->stream));
+    interpolate_args<W> around = {};
+    around.set = set;
+    SPIRA_TRY(interpolate_find(&around, a->stream));
     prune_args<W> kept = {};
     kept.in = kept.out = set;
     SPIRA_TRY(prune(&kept, a->memory, a->bytes, a->stream));
@@ -121,6 +125,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         conv_grad_weight(&a->gpu, &a->weight_grad, a->memory, a->bytes, a->stream),
         conv_grad_bias(&a->gpu, &a->bias_grad, a->memory, a->bytes, a->stream),
         row_gather(&a->gather, a->stream),
+        row_blend(&a->blend, a->stream),
         pool(&a->pool, a->stream),
         pool_grad(&a->pool_grad, a->stream),
         voxel_features_grad(&a->features_grad, a->stream),
