@@ -9,6 +9,7 @@
 #include "../../spira/interpolate.h"
 #include "../../spira/rows.h"
 
+#include <array>
 #include <map>
 
 template <typename W>
