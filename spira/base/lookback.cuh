@@ -27,12 +27,21 @@ SPIRA_DEVICE void lookback_publish(uint32_t *state, uint32_t flag, int sum) {
 // Returns the sum of all tiles in front of a tile, to one thread. tile > 0: tile 0 publishes
 // lookback_all at once. state: of tile 0; apart: from one tile's word to the next one's
 SPIRA_DEVICE int lookback_sum(const uint32_t *state, int tile, int apart) {
+    const int ahead = 4; // loads in flight: where many tiles begin at once, the way back is long
     int before = 0;
-    for (int other = tile - 1;; --other) {
-        const uint32_t word = poll_nonzero(state + (int64_t)other * apart);
-        before += (int)(word & ~(uint32_t)lookback_flags);
-        if ((word & lookback_flags) == lookback_all) {
-            return before;
+    for (int last = tile - 1;; last -= ahead) {
+        uint32_t word[ahead];
+#pragma unroll
+        for (int j = 0; j < ahead; ++j) {
+            word[j] = *(const volatile uint32_t *)(state + (int64_t)max(last - j, 0) * apart);
+        }
+#pragma unroll
+        for (int j = 0; j < ahead; ++j) {
+            word[j] = word[j] ? word[j] : poll_nonzero(state + (int64_t)max(last - j, 0) * apart);
+            before += (int)(word[j] & ~(uint32_t)lookback_flags);
+            if ((word[j] & lookback_flags) == lookback_all) {
+                return before;
+            }
         }
     }
 }

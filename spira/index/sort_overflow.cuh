@@ -13,8 +13,9 @@
 
 namespace spira {
 
-// A digit for each thread.
-typedef radix_cut<sort_bucket_threads, 4, 7> sort_overflow_cut;
+// A digit for each thread. Most tiles of a phase begin at once, so that a tile of more keys costs
+// less than the way back to more tiles.
+typedef radix_cut<sort_bucket_threads, 7, 7> sort_overflow_cut;
 
 // An even number of passes, so that the last one ends where the first one began.
 SPIRA_BOTH radix_digits_of sort_overflow_digits(int bits) {
