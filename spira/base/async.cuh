@@ -99,9 +99,12 @@ SPIRA_DEVICE uint32_t bytes_add(uint32_t word, uint32_t sum) {
 // Inclusive prefix sum: the sum over the lanes up to the own one.
 SPIRA_DEVICE int warp_sum_up_to(int value) {
 #pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        int lower = __shfl_up_sync(~0u, value, step);
-        value += (int)threadIdx.x % 32 >= step ? lower : 0;
+    for (int step = 1; step < 32; step *= 2) { // the shuffle says whether there is such a lane
+        asm volatile("{ .reg .pred there; .reg .b32 below;\n"
+                     "shfl.sync.up.b32 below|there, %0, %1, 0, -1;\n"
+                     "@there add.s32 %0, %0, below; }"
+                     : "+r"(value)
+                     : "r"(step));
     }
     return value;
 }

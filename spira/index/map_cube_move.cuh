@@ -115,11 +115,7 @@ SPIRA_DEVICE void map_cube_spread(const map_cube_four<K> &four, int2 *next, uint
         own[a] = map_bits_to_bytes<K>(four.bits[a], c);
         all += own[a];
     }
-    uint32_t rank = map_add_below<1>(all);
-    rank = map_add_below<2>(rank);
-    rank = map_add_below<4>(rank);
-    rank = map_add_below<8>(rank);
-    rank = map_add_below<16>(rank) - all;
+    uint32_t rank = (uint32_t)warp_sum_up_to((int)all) - all; // byte by byte
     map_cube_stage_output<K, c, 0>(four, rank, next, to);
     map_cube_stage_output<K, c, 1>(four, rank += own[0], next + 1, to);
     map_cube_stage_output<K, c, 2>(four, rank += own[1], next + 2, to);

@@ -143,11 +143,7 @@ SPIRA_DEVICE bool map_cube_small_begin_of(const uint2 *sums, int bundle, const m
     static_assert(K * K * K < 32, "a lane for each start of a list, and for the end");
     const int lane = threadIdx.x & 31;
     uint2 sum = lane < K * K * K ? sums[lane] : uint2{0, 0};
-    uint32_t end = map_add_below<1>(sum.y);
-    end = map_add_below<2>(end);
-    end = map_add_below<4>(end);
-    end = map_add_below<8>(end);
-    end = map_add_below<16>(end);
+    const uint32_t end = (uint32_t)warp_sum_up_to((int)sum.y);
     const uint32_t all = __shfl_sync(~0u, end, 31);
     const bool fits = all <= (uint32_t)lists.capacity;
     if (bundle == 0 && threadIdx.x <= K * K * K) {

@@ -89,17 +89,6 @@ SPIRA_DEVICE uint32_t map_read_byte(const void *from) {
     return v;
 }
 
-// Adds the sum of lane - step, if there is such a lane.
-template <int step>
-SPIRA_DEVICE uint32_t map_add_below(uint32_t sum) {
-    asm volatile("{ .reg .pred there; .reg .b32 below;\n"
-                 "shfl.sync.up.b32 below|there, %0, %1, 0, -1;\n"
-                 "@there add.u32 %0, %0, below; }"
-                 : "+r"(sum)
-                 : "n"(step));
-    return sum;
-}
-
 // If the bit is set: stores the pair *next at `to` + place, and advances its input.
 template <int bit, int place>
 SPIRA_DEVICE void map_cube_stage_pair(uint32_t bits, int2 *next, uint32_t to) {

@@ -550,12 +550,12 @@ inline int warp_sum(int value) {
 }
 
 inline int warp_sum_up_to(int value) {
-    int sum = 0;
+    uint32_t sum = 0; // of four bytes, too
     for (int lane = 0; lane < 32; ++lane) {
-        const int other = __shfl_sync(~0u, value, lane);
+        const uint32_t other = (uint32_t)__shfl_sync(~0u, value, lane);
         sum += lane <= emulate::lane() ? other : 0;
     }
-    return sum;
+    return (int)sum;
 }
 
 inline uint32_t warp_unite(uint32_t bits) {

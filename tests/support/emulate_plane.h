@@ -133,12 +133,6 @@ inline uint32_t map_read_byte(const void *from) {
     return *(const uint8_t *)from;
 }
 
-template <int step>
-uint32_t map_add_below(uint32_t sum, int line = __builtin_LINE()) {
-    const uint32_t below = __shfl_up_sync(~0u, sum, step, line);
-    return sum + (emulate::lane() >= step ? below : 0);
-}
-
 template <int bit, int place>
 void map_cube_stage_pair(uint32_t bits, int2 *next, uint32_t to) {
     if (bits >> bit & 1) {
