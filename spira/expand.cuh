@@ -1,7 +1,7 @@
 // spira/expand.cuh: the output set of a strided layer of spconv or TorchSparse, on the GPU.
 //
-// The rule and the host loop are in expand.h. Outputs are marked in bitmaps, whose set bits are
-// listed in order; where these would be too large, all outputs that the inputs touch are sorted
+// The rule and the host loop are in expand.h. Outputs are marked in a bitmap, whose set bits are
+// listed in order; where it would be too large, all outputs that the inputs touch are sorted
 // (index/expand_box.h chooses).
 #ifndef SPIRA_EXPAND_CUH
 #define SPIRA_EXPAND_CUH
@@ -40,9 +40,8 @@ SPIRA_API status expand_workspace(const expand_args<W> *args, size_t *bytes) {
 // cost     one input touches up to the product over the axes of ceil(size / period) outputs, where
 //          period = ratio / gcd(ratio, dilation): 8 for size 3 and ratio 2. Their bits are set in a
 //          bitmap of all cells that outputs can have, which is cleared before and read after: three
-//          kernels. A box of more cells takes five kernels and a bitmap of a 32nd of the bits; the
-//          largest ones a radix sort of all that inputs touch (index/expand_box.h). An extent on
-//          all axes makes the box small; without one it is as large as the layout
+//          kernels. The largest boxes take a radix sort of all that inputs touch. An extent on all
+//          axes makes the box small; without one it is as large as the layout
 template <typename W>
 SPIRA_API status expand(const device_info *gpu, const expand_args<W> *args, void *scratch,
                         size_t scratch_bytes, cudaStream_t stream) {

@@ -10,7 +10,7 @@
 #include "../base/async.cuh"
 #include "../base/block.cuh"
 #include "../base/lookback.cuh"
-#include "bitmap.h"
+#include "expand_box.h"
 
 namespace spira {
 
@@ -74,20 +74,14 @@ SPIRA_DEVICE void bitmap_list_batch(bitmap_shared<words> *s, int begin) {
 // Lists the set bits of a tile. Called by all threads of a block, with barriers inside.
 //
 // words    of a thread: a tile has bitmap_threads times as many
-// end      words of the bitmap; of those behind it, less than `words` are read, to no effect
-// note     note(i, before): called by each thread, with the number of set bits in front of word
-//          i * words
 // put      put(rank, word, bit): called for each set bit, with the number of set bits in front
 // Returns the number of set bits up to the end of the tile.
-template <int words, typename N, typename P>
-SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t end,
-                                  bitmap_shared<words> *s, const N &note, const P &put) {
+template <int words, typename P>
+SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, bitmap_shared<words> *s,
+                                  const P &put) {
     static_assert(bitmap_threads * words * 32 <= 1 << 16, "bitmap: places have 16 bits");
     const int thread = (int)threadIdx.x, group = tile * bitmap_threads + thread;
-    bitmap_group<words> own = {};
-    if ((int64_t)group * words < end) {
-        own = ((const bitmap_group<words> *)source.words)[group];
-    }
+    const bitmap_group<words> own = ((const bitmap_group<words> *)source.words)[group];
 
     // Count.
     const int front =
@@ -95,7 +89,6 @@ SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t
     int bits = 0, total;
 #pragma unroll
     for (int j = 0; j < words; ++j) {
-        own.word[j] = (int64_t)group * words + j < end ? own.word[j] : 0;
         bits += __popc(own.word[j]);
     }
     const int rank = block_exclusive_sum<bitmap_threads>(bits, s->sums, &total);
@@ -126,7 +119,6 @@ SPIRA_DEVICE int bitmap_list_tile(const bitmap_source &source, int tile, int64_t
     }
     __syncthreads();
     const int before = s->before;
-    note(group, before + rank);
 
     // List them, some at a time.
     for (int begin = 0; begin < total; begin += bitmap_batch) {

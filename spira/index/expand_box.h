@@ -1,23 +1,29 @@
 // spira/index/expand_box.h: the box of all outputs that a layer can have, and how its output set is
-// made: with a bit for each cell of the box, with masks of 32 cells, or by a sort. Used by
-// spira/expand.cuh.
+// made. Used by spira/expand.cuh.
 //
 // The cells of the box are numbered by batch, x, y, z: the order of their words. Therefore the set
-// bits of a bitmap of all cells, in order, are the output set. No step depends on where the voxels
-// are: the time is bounded by the sizes of the box and of the sets.
-//
-//   cells  one bitmap of the whole box. Launches: clear, mark, list
-//   masks  where that is too large: a mask is 32 cells, and a bitmap says which masks have outputs.
-//          Only these are stored. Launches: clear, mark, list the masks, mark their cells, list
-//   sort   where even the bitmap of the masks is too large: all outputs that each input touches are
-//          written and sorted (index/unique.cuh)
+// bits of a bitmap of all cells, in order, are the output set: clear, mark, list. Where the bitmap
+// would be too large, all outputs that each input touches are written and sorted (unique.cuh). No
+// step depends on where the voxels are: the time is bounded by the sizes of the box and of the
+// sets.
 #ifndef SPIRA_INDEX_EXPAND_BOX_H
 #define SPIRA_INDEX_EXPAND_BOX_H
 
 #include "../expand.h"
-#include "bitmap.h"
 
 namespace spira {
+
+// Sizes of a bitmap whose set bits are listed (bitmap.cuh).
+enum {
+    bitmap_threads = 256,
+    bitmap_words = 4,       // words of a thread
+    bitmap_words_small = 1, // the same where that makes at most bitmap_tiles_few tiles
+    bitmap_words_large = 8, // the same where there are many tiles
+    bitmap_tile = bitmap_threads * bitmap_words,
+    bitmap_tiles_few = 64,    // so many or fewer small tiles count the bits in front by themselves
+    bitmap_tiles_many = 1024, // of bitmap_tile words: about what a large GPU runs at a time
+    bitmap_batch = 4096,      // set bits of a tile that are listed at a time
+};
 
 struct expand_box {
     triple first; // index of the first cell on each axis, on the output's grid
@@ -117,70 +123,38 @@ SPIRA_BOTH W expand_packing_word(const expand_packing<W> *p, uint32_t cell) {
                (W)at_z * p->step_z);
 }
 
-// ---- the choice ---------------------------------------------------------------------------------
+// ---- the bitmap ---------------------------------------------------------------------------------
 
-enum expand_way { expand_by_cells, expand_by_masks, expand_by_sort };
-
-// Sizes of the scratch of the first two ways.
 struct expand_sizes {
-    int32_t words;  // of a thread that lists bits: a tile has bitmap_threads times as many
-    int32_t tiles;  // of the bitmap of all cells, or of all masks
-    int32_t masks;  // by masks: at most so many have outputs; else 0
-    int32_t listed; // tiles of these masks
+    int32_t words, tiles; // of a thread that lists bits; of bitmap_threads threads
 };
 
-SPIRA_API expand_sizes expand_sizes_make(const expand_axes *axes, int64_t cells, int32_t capacity,
-                                         expand_way way) {
+SPIRA_API expand_sizes expand_sizes_make(int64_t cells) {
     const int64_t words = ceil_div(max_of(cells, 1), 32);
-    expand_sizes s = {};
-    if (way == expand_by_cells) {
-        const bool many = words > (int64_t)bitmap_tiles_many * bitmap_tile;
-        const int64_t small = ceil_div(words, bitmap_threads * bitmap_words_small);
-        s.words = small <= bitmap_tiles_few ? bitmap_words_small
-                  : many                    ? bitmap_words_large
-                                            : bitmap_words;
-        s.tiles = (int32_t)ceil_div(words, bitmap_threads * s.words);
-        return s;
-    }
-    // The outputs of a voxel in a column are in one mask or in two.
-    const int64_t columns = (int64_t)capacity * axes->x.most * axes->y.most;
-    s.words = bitmap_words;
-    s.tiles = (int32_t)ceil_div(ceil_div(words, 32), bitmap_tile);
-    s.masks = (int32_t)min_of(columns * (axes->z.most > 1 ? 2 : 1), words);
-    s.listed = (int32_t)ceil_div(s.masks, bitmap_tile);
+    const bool few = words <= (int64_t)bitmap_tiles_few * bitmap_threads * bitmap_words_small,
+               many = words > (int64_t)bitmap_tiles_many * bitmap_tile;
+    expand_sizes s;
+    s.words = few ? bitmap_words_small : many ? bitmap_words_large : bitmap_words;
+    s.tiles = (int32_t)ceil_div(words, bitmap_threads * s.words);
     return s;
 }
 
+// All of it is cleared first, in one piece.
 struct expand_scratch {
-    // These are cleared first, in one piece:
-    uint32_t *bitmap;     // [tiles * bitmap_threads * words]
-    uint32_t *state;      // [tiles] see base/lookback.cuh
-    uint32_t *mask_state; // [listed]
-    int32_t *drawn;       // [2] tiles that have been drawn, of the bitmap and of the masks
-    int64_t cleared;      // their length, in 16 bytes
-    // By masks:
-    int32_t *before; // [tiles * bitmap_threads] masks in front of each bitmap_words words
-    int32_t *count;  // [1] masks that have outputs
-    uint32_t *mask;  // [listed * bitmap_tile] their bits
-    uint32_t *place; // [masks] their numbers: mask m has the cells 32 m .. 32 m + 31
+    uint32_t *bitmap; // [tiles * bitmap_threads * words]
+    uint32_t *state;  // [tiles] see base/lookback.cuh
+    int32_t *drawn;   // [1] tiles that have been drawn
+    int64_t cleared;  // their length, in 16 bytes
 };
 
 SPIRA_API void expand_carve(workspace *w, const expand_sizes *sizes, expand_scratch *s) {
-    const int64_t bitmap = (int64_t)sizes->tiles * bitmap_threads * sizes->words,
-                  all = bitmap + sizes->tiles + sizes->listed + 2;
+    const int64_t bitmap = (int64_t)sizes->tiles * bitmap_threads * sizes->words;
     *s = {};
-    s->cleared = ceil_div(all, 4);
+    s->cleared = ceil_div(bitmap + sizes->tiles + 1, 4);
     s->bitmap = workspace_take<uint32_t>(w, 4 * s->cleared);
     if (s->bitmap) {
         s->state = s->bitmap + bitmap;
-        s->mask_state = s->state + sizes->tiles;
-        s->drawn = (int32_t *)(s->mask_state + sizes->listed);
-    }
-    if (sizes->masks) {
-        s->before = workspace_take<int32_t>(w, bitmap / bitmap_words);
-        s->count = workspace_take<int32_t>(w, 1);
-        s->mask = workspace_take<uint32_t>(w, (int64_t)sizes->listed * bitmap_tile);
-        s->place = workspace_take<uint32_t>(w, sizes->masks);
+        s->drawn = (int32_t *)(s->state + sizes->tiles);
     }
 }
 
@@ -191,31 +165,17 @@ SPIRA_API size_t expand_sizes_bytes(const expand_sizes *sizes) {
     return w.used;
 }
 
-SPIRA_API int64_t expand_way_bytes(const expand_axes *axes, int64_t cells, int32_t capacity,
-                                   expand_way way) {
-    const expand_sizes sizes = expand_sizes_make(axes, cells, capacity, way);
-    return (int64_t)expand_sizes_bytes(&sizes);
-}
+enum { expand_spare = 192 }; // bytes of scratch for each input voxel, besides those of the sort
 
-enum {
-    expand_spare = 192, // bytes of scratch for each input voxel, besides those of the sort
-    expand_cells_large = 16 << 20, // bytes from which masks are quicker than a bitmap of all cells
-};
-
-// How the output set is made. budget: bytes of scratch. The bitmaps are read and written as a
-// whole: the budget, which grows with the capacity, bounds the time, too.
-SPIRA_API expand_way expand_way_choose(const expand_axes *axes, int64_t cells, int32_t capacity,
-                                       int64_t budget) {
+// Whether the output set is made by a bitmap. budget: bytes of scratch. The bitmap is written and
+// read as a whole: the budget, which grows with the capacity, bounds the time, too.
+SPIRA_API bool expand_by_cells(const expand_axes *axes, int64_t cells, int64_t budget) {
     // The outputs of a voxel in a column must fit 32 bits.
     if ((int64_t)(axes->z.most - 1) * axes->z.apart >= 32 || cells > (int64_t)expand_cells_most) {
-        return expand_by_sort;
+        return false;
     }
-    if (expand_way_bytes(axes, cells, capacity, expand_by_cells) <=
-        min_of(budget, expand_cells_large)) {
-        return expand_by_cells;
-    }
-    return expand_way_bytes(axes, cells, capacity, expand_by_masks) <= budget ? expand_by_masks
-                                                                              : expand_by_sort;
+    const expand_sizes sizes = expand_sizes_make(cells);
+    return (int64_t)expand_sizes_bytes(&sizes) <= budget;
 }
 
 } // namespace spira

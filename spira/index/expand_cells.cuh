@@ -1,122 +1,206 @@
-// spira/index/expand_cells.cuh: output sets without a sort: lists the marked cells (expand_box.h);
-// and the launches of both ways.
+// spira/index/expand_cells.cuh: output sets without a sort: sets the bits of the outputs that the
+// inputs touch, and lists these cells (expand_box.h).
 #ifndef SPIRA_INDEX_EXPAND_CELLS_CUH
 #define SPIRA_INDEX_EXPAND_CELLS_CUH
 
 #include "../base/launch.cuh"
+#include "../status.cuh"
 #include "bitmap.cuh"
-#include "expand_mark.cuh"
 
 namespace spira {
 
-// What is listed of a bitmap: bit b of word w is cell 32 w + b, or 32 place[w] + b.
-struct expand_listing {
-    bitmap_source source;
-    const int32_t *count;  // [1] words of the bitmap; null: all of the tiles
-    const uint32_t *place; // null: see above
+// Clears the bitmap and what belongs to it, and fills the output set with word_none().
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(256)
+    expand_clear_kernel(uint32_t *memory, int64_t cleared, voxel_set<W> out) {
+    const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,
+                  threads = (int64_t)gridDim.x * blockDim.x;
+    pdl_launch_dependents();
+    for (int64_t i = first; i < cleared; i += threads) {
+        ((bitmap_group<4> *)memory)[i] = {};
+    }
+    for (int64_t i = first; i < out.capacity; i += threads) {
+        out.words[i] = word_none<W>();
+    }
+}
+
+// Sets the bits of `pattern`, whose lowest one is bit `first` of the bitmap.
+SPIRA_DEVICE void expand_set_bits(uint32_t *bitmap, uint32_t first, uint32_t pattern) {
+    const uint32_t shift = first % 32, above = shift ? pattern >> (32 - shift) : 0;
+    atomicOr(&bitmap[first / 32], pattern << shift);
+    if (above) {
+        atomicOr(&bitmap[first / 32 + 1], above);
+    }
+}
+
+// The outputs of a voxel in a column, which differ in z only.
+struct expand_column {
+    int first;        // the lowest one, by its place in the box
+    uint32_t pattern; // bit i: the one i above; 0: there is none
+    bool cramped;     // the layout has no room for another one
 };
+
+SPIRA_DEVICE expand_column expand_column_make(const word_layout &l, const expand_axis &z,
+                                              const expand_touch &touch, int first) {
+    expand_column c = {0, 0, false};
+    for (int k = 0; k < z.most; ++k) { // from above
+        int coordinate;
+        const expand_verdict verdict = expand_candidate(&z, &touch, k, l.lo.z, l.hi.z, &coordinate);
+        c.cramped = c.cramped || verdict == expand_no_room;
+        if (verdict == expand_present) {
+            const int at = touch.index - k * z.apart - first;
+            c.pattern = c.pattern ? c.pattern << (c.first - at) | 1 : 1;
+            c.first = at;
+        }
+    }
+    return c;
+}
+
+// The bits of neighbouring lanes with the same column, together: in the first one of these lanes;
+// the others get 0. Called by whole warps.
+template <typename W>
+SPIRA_DEVICE uint32_t expand_unite_columns(W column, uint32_t bits) {
+    const int lane = (int)(threadIdx.x % 32);
+    const bool first = __shfl_up_sync(~0u, column, 1) != column || lane == 0;
+    const uint32_t behind = __ballot_sync(~0u, first) & ~1u << lane;
+    const int last = behind ? __ffs((int)behind) - 2 : 31; // lane with this column
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const uint32_t other = __shfl_sync(~0u, bits, lane + step);
+        bits |= lane + step <= last ? other : 0;
+    }
+    return first ? bits : 0;
+}
+
+template <typename W>
+struct expand_marking {
+    word_layout layout;
+    expand_axes axes;
+    expand_box box;
+    voxel_set<W> in;
+    device_status *trouble;
+};
+
+// Sets the bits of the outputs that a voxel touches. Voxels of neighbouring lanes in one column of
+// the input touch the same columns. If these have at most 32 cells in the box, the first lane sets
+// the bits for all of them. Waits for the kernel before this one before the first is set. Returns
+// what is wrong with the voxel, as expand_voxel does. Called by whole warps. has: there is a voxel.
+template <typename W>
+SPIRA_DEVICE uint32_t expand_columns(const expand_marking<W> &m, bool has, W word,
+                                     uint32_t *bitmap) {
+    const word_layout &l = m.layout;
+    const expand_axes &axes = m.axes;
+    const expand_box &box = m.box;
+    voxel v = word_unpack<W>(&l, word);
+    expand_touches t;
+    uint32_t wrong = expand_touches_find(&l, &axes, v, &t);
+    wrong = has ? wrong : 0;
+    expand_column column = expand_column_make(l, axes.z, t.z, box.first.z);
+    column.pattern = has ? column.pattern : 0;
+    const bool touches = has && (column.pattern || column.cramped);
+    if (box.size.z <= 32) {
+        const uint32_t own = column.pattern ? column.pattern << column.first : 0;
+        const uint32_t all = expand_unite_columns((W)(word >> l.shift_y), own);
+        column.first = all ? __ffs((int)all) - 1 : 0;
+        column.pattern = all >> column.first;
+    }
+    pdl_wait();
+    if (!touches && !column.pattern) {
+        return wrong;
+    }
+    for (int i = 0; i < axes.x.most; ++i) {
+        const expand_verdict at_x = expand_candidate(&axes.x, &t.x, i, l.lo.x, l.hi.x, &v.x);
+        const int x = t.x.index - i * axes.x.apart - box.first.x;
+        for (int j = 0; at_x && j < axes.y.most; ++j) {
+            const expand_verdict at_y = expand_candidate(&axes.y, &t.y, j, l.lo.y, l.hi.y, &v.y);
+            const int y = t.y.index - j * axes.y.apart - box.first.y;
+            const bool fits = at_x == expand_present && at_y == expand_present;
+            if (at_y && touches) {
+                wrong |= fits && !column.cramped ? 0u : (uint32_t)device_flag_range;
+            }
+            if (fits && column.pattern) {
+                expand_set_bits(bitmap, expand_box_cell(&box, v.batch, x, y, column.first),
+                                column.pattern);
+            }
+        }
+    }
+    return wrong;
+}
+
+// Records what is wrong with input i.
+SPIRA_DEVICE void expand_report(device_status *trouble, uint32_t wrong, int64_t i) {
+    if (wrong & device_flag_range) {
+        device_status_raise(trouble, device_flag_range, (uint32_t)i);
+    }
+    if (wrong & device_flag_lattice) {
+        device_status_raise(trouble, device_flag_lattice, (uint32_t)i);
+    }
+}
+
+// Marks the outputs that the inputs touch, a thread for each input. Records trouble. The inputs are
+// read while the kernel before this one, which clears the bitmap, still runs.
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(256)
+    expand_mark_kernel(const __grid_constant__ expand_marking<W> m, uint32_t *bitmap) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const W word = i < m.in.capacity ? m.in.words[i] : 0; // read before the count is known
+    const int32_t given = *m.in.count;
+    if (i == 0) {
+        device_status_raise_count(m.trouble, given, m.in.capacity);
+    }
+    const bool has = i < min(given, m.in.capacity); // behind the count there is garbage
+    if (!__any_sync(~0u, has)) {
+        pdl_wait();
+        return;
+    }
+    expand_report(m.trouble, expand_columns(m, has, word, bitmap), i);
+}
 
 // Writes the words of all marked cells in order, and their number. The words behind them are those
 // of expand_clear_kernel. A thread block for each tile.
 template <typename W, int words>
 SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
-    expand_list_cells_kernel(expand_listing listing,
-                             const __grid_constant__ expand_packing<W> packing, voxel_set<W> out,
-                             device_status *trouble) {
+    expand_list_kernel(bitmap_source source, const __grid_constant__ expand_packing<W> packing,
+                       voxel_set<W> out, device_status *trouble) {
     __shared__ bitmap_shared<words> s;
     pdl_wait();
-    const int64_t tile_words = bitmap_threads * words,
-                  end = listing.count ? *listing.count : gridDim.x * tile_words;
-    const int tile = bitmap_draw_tile(listing.source, &s.tile);
-    if (tile > 0 && tile * tile_words >= end) {
-        return;
-    }
-    const int total = bitmap_list_tile<words>(
-        listing.source, tile, end, &s, [](int, int) {},
-        [&](int rank, uint32_t word, uint32_t bit) {
+    const int tile = bitmap_draw_tile(source, &s.tile);
+    const int total =
+        bitmap_list_tile<words>(source, tile, &s, [&](int rank, uint32_t word, uint32_t bit) {
             if (rank < out.capacity) {
-                word = listing.place ? listing.place[word] : word;
                 out.words[rank] = expand_packing_word(&packing, word * 32 + bit);
             }
         });
-    if ((tile + 1) * tile_words >= end && threadIdx.x == 0) { // the last one
+    if (tile == (int)gridDim.x - 1 && threadIdx.x == 0) {
         *out.count = min(total, out.capacity);
         device_status_raise_count(trouble, total, out.capacity);
     }
 }
 
-// Lists the masks that have outputs, and clears them.
-SPIRA_PLAIN_KERNEL void __launch_bounds__(bitmap_threads)
-    expand_list_masks_kernel(bitmap_source source, int32_t *before, int32_t *count, uint32_t *mask,
-                             uint32_t *place) {
-    __shared__ bitmap_shared<bitmap_words> s;
-    pdl_wait();
-    const int tile = bitmap_draw_tile(source, &s.tile), tiles = (int)gridDim.x;
-    const int total = bitmap_list_tile<bitmap_words>(
-        source, tile, (int64_t)tiles * bitmap_tile, &s,
-        [&](int group, int masks) { before[group] = masks; },
-        [&](int rank, uint32_t word, uint32_t bit) {
-            mask[rank] = 0;
-            place[rank] = word * 32 + bit;
-        });
-    if (tile == tiles - 1 && threadIdx.x == 0) {
-        *count = total;
-        for (int i = total; i % bitmap_words; ++i) {
-            mask[i] = 0; // is read with the last one
-        }
-    }
-}
-
 // ---- launches -----------------------------------------------------------------------------------
 
-template <typename W>
-SPIRA_API status expand_clear_launch(const expand_scratch &s, voxel_set<W> out,
-                                     cudaStream_t stream) {
-    const int64_t blocks = ceil_div(max_of(s.cleared, out.capacity), 256);
-    return kernel_launch(expand_clear_kernel<W>,
-                         {(unsigned)min_of(blocks, 1024), 256, stream, "expand"}, s.bitmap,
-                         s.cleared, out);
-}
-
-template <typename W>
-SPIRA_API status expand_mark_launch(const expand_marking<W> &m, const expand_scratch &s,
-                                    expand_marks marks, bool programmatic, cudaStream_t stream) {
-    return kernel_launch(
-        expand_mark_kernel<W>,
-        {(unsigned)ceil_div(m.in.capacity, 256), 256, stream, "expand", programmatic}, m, s, marks);
-}
-
-// The output set, by cells or by masks. s: of expand_carve for these sizes. programmatic: all
-// kernels but the first one begin while the one before ends.
+// The output set, by a bitmap. s: of expand_carve for these sizes. programmatic: all kernels but
+// the first one begin while the one before ends.
 template <typename W>
 SPIRA_API status expand_cells_launch(const expand_marking<W> &m, const expand_sizes &sizes,
                                      const expand_scratch &s, voxel_set<W> out, bool programmatic,
                                      cudaStream_t stream) {
-    const expand_packing<W> packing = expand_packing_make<W>(&m.layout, &m.axes, &m.box);
-    const bitmap_source source = {s.bitmap, s.state, s.drawn};
-    SPIRA_TRY(expand_clear_launch(s, out, stream));
-    if (sizes.masks == 0) {
-        const bool few = sizes.words == bitmap_words_small;
-        const expand_listing cells = {
-            {s.bitmap, few ? nullptr : s.state, s.drawn}, nullptr, nullptr};
-        auto list = sizes.words == bitmap_words_small
-                        ? expand_list_cells_kernel<W, bitmap_words_small>
-                    : sizes.words == bitmap_words ? expand_list_cells_kernel<W, bitmap_words>
-                                                  : expand_list_cells_kernel<W, bitmap_words_large>;
-        SPIRA_TRY(expand_mark_launch(m, s, expand_mark_cells, programmatic, stream));
-        return kernel_launch(
-            list, {(unsigned)sizes.tiles, bitmap_threads, stream, "expand", programmatic}, cells,
-            packing, out, m.trouble);
-    }
-    const expand_listing cells = {{s.mask, s.mask_state, s.drawn + 1}, s.count, s.place};
-    SPIRA_TRY(expand_mark_launch(m, s, expand_mark_masks, programmatic, stream));
-    SPIRA_TRY(kernel_launch(expand_list_masks_kernel<>,
-                            {(unsigned)sizes.tiles, bitmap_threads, stream, "expand", programmatic},
-                            source, s.before, s.count, s.mask, s.place));
-    SPIRA_TRY(expand_mark_launch(m, s, expand_fill_masks, programmatic, stream));
-    return kernel_launch(expand_list_cells_kernel<W, bitmap_words>,
-                         {(unsigned)sizes.listed, bitmap_threads, stream, "expand", programmatic},
-                         cells, packing, out, m.trouble);
+    const int64_t clears = ceil_div(max_of(s.cleared, out.capacity), 256);
+    const bool few = sizes.words == bitmap_words_small;
+    const bitmap_source source = {s.bitmap, few ? nullptr : s.state, s.drawn};
+    auto list = few                           ? expand_list_kernel<W, bitmap_words_small>
+                : sizes.words == bitmap_words ? expand_list_kernel<W, bitmap_words>
+                                              : expand_list_kernel<W, bitmap_words_large>;
+    SPIRA_TRY(kernel_launch(expand_clear_kernel<W>,
+                            {(unsigned)min_of(clears, 1024), 256, stream, "expand"}, s.bitmap,
+                            s.cleared, out));
+    SPIRA_TRY(
+        kernel_launch(expand_mark_kernel<W>,
+                      {(unsigned)ceil_div(m.in.capacity, 256), 256, stream, "expand", programmatic},
+                      m, s.bitmap));
+    return kernel_launch(
+        list, {(unsigned)sizes.tiles, bitmap_threads, stream, "expand", programmatic}, source,
+        expand_packing_make<W>(&m.layout, &m.axes, &m.box), out, m.trouble);
 }
 
 } // namespace spira

@@ -71,12 +71,12 @@ SPIRA_API status expand_sort_launch(const expand_args<W> *a, const expand_axes &
 struct expand_plan {
     expand_axes axes;
     expand_box box;
-    expand_way way;
-    expand_sizes sizes; // by cells or by masks
+    bool by_cells; // by a bitmap, else by a sort
+    expand_sizes sizes;
     size_t bytes;
 };
 
-// Reads the layout, the kernel, the rule and the capacities alone. Bitmaps may take the bytes of a
+// Reads the layout, the kernel, the rule and the capacities alone. A bitmap may take the bytes of a
 // sort, and some more.
 template <typename W>
 SPIRA_API status expand_plan_make(const expand_args<W> *a, expand_plan *plan) {
@@ -90,9 +90,9 @@ SPIRA_API status expand_plan_make(const expand_args<W> *a, expand_plan *plan) {
     const int64_t budget = (int64_t)sort + (int64_t)expand_spare * a->in.capacity;
     plan->box = expand_box_make(a->layout, &plan->axes);
     const int64_t cells = expand_box_cells(&plan->box);
-    plan->way = expand_way_choose(&plan->axes, cells, a->in.capacity, budget);
-    plan->sizes = expand_sizes_make(&plan->axes, cells, a->in.capacity, plan->way);
-    plan->bytes = plan->way == expand_by_sort ? sort : expand_sizes_bytes(&plan->sizes);
+    plan->by_cells = expand_by_cells(&plan->axes, cells, budget);
+    plan->sizes = expand_sizes_make(cells);
+    plan->bytes = plan->by_cells ? expand_sizes_bytes(&plan->sizes) : sort;
     return status_success();
 }
 
@@ -100,7 +100,7 @@ SPIRA_API status expand_plan_make(const expand_args<W> *a, expand_plan *plan) {
 template <typename W>
 SPIRA_API status expand_launch(const expand_args<W> *a, const expand_plan &plan, void *scratch,
                                bool programmatic, cudaStream_t stream) {
-    if (plan.way == expand_by_sort) {
+    if (!plan.by_cells) {
         return expand_sort_launch(a, plan.axes, scratch, stream);
     }
     expand_scratch s;

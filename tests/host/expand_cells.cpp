@@ -1,5 +1,5 @@
 // tests/host/expand_cells.cpp: the kernels of index/expand_*.cuh, run on the host (emulate.h),
-// against expand_host: both ways without a sort, whichever would be chosen; and the choice.
+// against expand_host: the way without a sort, whether it would be chosen or not; and the choice.
 #include "../support/expand.h"
 
 #include "../support/emulate.h"
@@ -13,8 +13,7 @@ namespace {
 // In scratch that is exactly as large as was asked for, and is not clean.
 template <typename W>
 set_outcome<W> on_device(const word_layout *layout, const expand_layer *l,
-                         const std::vector<W> &words, int32_t count, int32_t out_capacity,
-                         expand_way way) {
+                         const std::vector<W> &words, int32_t count, int32_t out_capacity) {
     set_outcome<W> o = {};
     expand_marking<W> m = {};
     CHECK_OK(expand_axes_make(&l->kernel, &l->rule, &m.axes));
@@ -24,9 +23,8 @@ set_outcome<W> on_device(const word_layout *layout, const expand_layer *l,
     m.box = expand_box_make(layout, &m.axes);
     m.in = {given, &count, (int32_t)words.size()};
     m.trouble = &o.trouble;
-    const int64_t cells = expand_box_cells(&m.box);
-    expand_sizes sizes = expand_sizes_make(&m.axes, cells, m.in.capacity, way);
-    if (way == expand_by_cells && emulate::seed % 3) { // tiles of larger boxes
+    expand_sizes sizes = expand_sizes_make(expand_box_cells(&m.box));
+    if (++emulate::seed % 3) { // tiles of larger boxes
         const int32_t words = sizes.tiles * sizes.words;
         sizes.words = emulate::seed % 3 == 1 ? bitmap_words : bitmap_words_large;
         sizes.tiles = (int32_t)ceil_div(words, sizes.words);
@@ -42,16 +40,12 @@ set_outcome<W> on_device(const word_layout *layout, const expand_layer *l,
     return o;
 }
 
-// Both ways. Returns what the host made, and frees all buffers of the test.
+// Returns what the host made, and frees all buffers of the test.
 template <typename W>
 set_outcome<W> check_given(const word_layout *layout, const expand_layer *l,
                            const std::vector<W> &words, int32_t count, int32_t out_capacity) {
     const set_outcome<W> wanted = on_host(layout, l, words, count, out_capacity);
-    for (expand_way way : {expand_by_cells, expand_by_masks}) {
-        emulate::seed += way == expand_by_cells; // chooses the tile
-        CHECK_EQUAL(set_difference(on_device(layout, l, words, count, out_capacity, way), wanted),
-                    "");
-    }
+    CHECK_EQUAL(set_difference(on_device(layout, l, words, count, out_capacity), wanted), "");
     guarded_finish();
     return wanted;
 }
@@ -336,9 +330,9 @@ TEST(expand_box_numbers_words_in_order) {
     }
 }
 
-// The way of a layer on a grid with this extent; 0: the layout's bounds.
-static expand_way way_of(expand_layer l, triple extent, triple bounds, int batches,
-                         int32_t capacity, int64_t *cells) {
+// Whether a layer on a grid with this extent takes a bitmap; 0: the layout's bounds.
+static bool by_cells(expand_layer l, triple extent, triple bounds, int batches, int32_t capacity,
+                     int64_t *cells) {
     l.rule.grid.extent = extent;
     const word_layout layout = reference_layout<uint64_t>(
         {-8, -8, -8}, {bounds.x, bounds.y, bounds.z}, batches, {8, 8, 8}, {8, 8, 8});
@@ -346,8 +340,7 @@ static expand_way way_of(expand_layer l, triple extent, triple bounds, int batch
     CHECK_OK(expand_axes_make(&l.kernel, &l.rule, &axes));
     const expand_box box = expand_box_make(&layout, &axes);
     *cells = expand_box_cells(&box);
-    return expand_way_choose(&axes, *cells, capacity,
-                             (int64_t)capacity * (8 * axes.most + expand_spare));
+    return expand_by_cells(&axes, *cells, (int64_t)capacity * (8 * axes.most + expand_spare));
 }
 
 TEST(expand_chooses_a_way) {
@@ -357,24 +350,24 @@ TEST(expand_chooses_a_way) {
                        apart = layer_make({1, 1, 15}, {1, 1, 1}, {0, 0, 7}, {1, 1, 3});
     const triple nuscenes = {1440, 1440, 41}, room = {1440, 1440, 41}, none = {0, 0, 0};
     int64_t cells;
-    CHECK_EQUAL(way_of(half, nuscenes, room, 1, 105127, &cells), expand_by_cells);
+    CHECK(by_cells(half, nuscenes, room, 1, 105127, &cells));
     CHECK_EQUAL(cells, 720 * 720 * 21);
-    CHECK_EQUAL(way_of(same, nuscenes, room, 1, 105127, &cells), expand_by_cells);
+    CHECK(by_cells(same, nuscenes, room, 1, 105127, &cells));
     CHECK_EQUAL(cells, 1440 * 1440 * 41);
-    CHECK_EQUAL(way_of(flat, nuscenes, room, 1, 105127, &cells), expand_by_cells);
-    CHECK_EQUAL(way_of(flat, {180, 180, 5}, room, 4, 4 * 17698, &cells), expand_by_cells);
+    CHECK(by_cells(flat, nuscenes, room, 1, 105127, &cells));
+    CHECK(by_cells(flat, {180, 180, 5}, room, 4, 4 * 17698, &cells));
     CHECK_EQUAL(cells, 180 * 180 * 2 * 4);
-    CHECK_EQUAL(way_of(apart, nuscenes, room, 1, 105127, &cells), expand_by_sort);
+    CHECK(!by_cells(apart, nuscenes, room, 1, 105127, &cells));
     // A scan without an extent: the layout bounds the box.
-    CHECK_EQUAL(way_of(half, none, {3000, 3000, 400}, 1, 92000, &cells), expand_by_masks);
+    CHECK(!by_cells(half, none, {3000, 3000, 400}, 1, 92000, &cells));
     CHECK(cells > 1500 * 1500 * 200 && cells < 2049 * 2049 * 257);
-    CHECK_EQUAL(way_of(half, none, {30000, 30000, 4000}, 1, 92000, &cells), expand_by_sort);
+    CHECK(!by_cells(half, none, {30000, 30000, 4000}, 1, 92000, &cells));
     CHECK_EQUAL(cells, (int64_t)expand_cells_most + 1);
-    CHECK_EQUAL(way_of(half, nuscenes, room, 1, 10, &cells), expand_by_sort); // few voxels
+    CHECK(!by_cells(half, nuscenes, room, 1, 10, &cells)); // few voxels
     // No cell of the extent is within the layout.
     expand_layer away = half;
     away.rule.grid.origin = {100000, 0, 0};
-    CHECK_EQUAL(way_of(away, {10, 10, 10}, room, 1, 1000, &cells), expand_by_cells);
+    CHECK(by_cells(away, {10, 10, 10}, room, 1, 1000, &cells));
     CHECK_EQUAL(cells, 0);
 }
 
@@ -397,5 +390,5 @@ TEST(expand_cells_planted_errors_are_found) {
     const int32_t n = (int32_t)words.size();
     const set_outcome<uint32_t> wanted = on_host(&layout, &l, words, n, 2000);
     l.rule.padding.z = 0;
-    CHECK(set_difference(on_device(&layout, &l, words, n, 2000, expand_by_masks), wanted)[0] != 0);
+    CHECK(set_difference(on_device(&layout, &l, words, n, 2000), wanted)[0] != 0);
 }
