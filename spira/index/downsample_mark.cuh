@@ -32,12 +32,11 @@ SPIRA_DEVICE bool downsample_mark_tile(const downsample_task<W> &task,
     const W *words = task.in.words;
     const int first = t->first, last = t->last, count = t->count, i = first + (int)threadIdx.x;
     const uint32_t window = buffer + downsample_bytes(downsample_pad);
-    t->span = downsample_near_span<tile>(first, count);
-    downsample_put(g, read, count - t->span.begin, buffer);
+    const int origin = downsample_origin(first);
+    downsample_put(g, read, count - origin, buffer);
     __syncthreads();
     if (downsample_is_near<W, tile>(g, window, first, last)) {
         const downsample_window_of<true> source = {window, 0, 2 * downsample_near_reach};
-        const int origin = t->span.begin;
         t->span = {downsample_near, 0};
         return i < last && downsample_head<rx, ry>(near, source, i - origin);
     }
@@ -64,10 +63,8 @@ SPIRA_KERNEL void __launch_bounds__(tile)
     const unsigned end = min(begin + (1u << task.shift), (unsigned)in.capacity);
     int before = 0;
     for (unsigned first = begin; first < end; first += tile) {
-        downsample_words<W, tile, tile> read;
-        if constexpr (rx * ry > 1) {
-            read = downsample_read<W, tile, tile>(task.grid, in.words, in.capacity, (int)first);
-        }
+        const downsample_words<W, tile, tile> read =
+            downsample_read<W, tile, tile>(task.grid, in.words, in.capacity, (int)first);
         const unsigned count = (unsigned)voxel_set_count(in), i = first + threadIdx.x;
         const unsigned last = min(first + tile, count);
         bool head = false;
@@ -75,17 +72,11 @@ SPIRA_KERNEL void __launch_bounds__(tile)
         downsample_tile t = {(int)first, (int)last, (int)count, {0, 0}};
         if (first < last) {
             W own = 0;
-            if constexpr (rx * ry > 1) {
 #pragma unroll
-                for (int j = 0; j <= downsample_margin / tile; ++j) {
-                    own = (int)first >= j * tile ? read.word[j] : own;
-                }
-                head =
-                    downsample_mark_tile<W, rx, ry, tile>(task, read, shared_address(buffer), &t);
-            } else if (i < last) {
-                own = in.words[i];
-                head = i == 0 || in.words[i - 1] < (own & task.grid.floor);
+            for (int j = 0; j <= downsample_margin / tile; ++j) {
+                own = (int)first >= j * tile ? read.word[j] : own;
             }
+            head = downsample_mark_tile<W, rx, ry, tile>(task, read, shared_address(buffer), &t);
             // A voxel whose x or y is off lies in no row of a cell, and is left out; z is floored
             // all the same.
             off = i < last ? own & task.grid.off : 0;

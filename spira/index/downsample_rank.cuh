@@ -123,16 +123,6 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_task<W> &task, const dow
                 }
             });
     };
-    if constexpr (rx * ry == 1) {
-        downsample_for_heads<threads, listed>(heads, first, last, s->list, [&](int i) {
-            const downsample_heads h = heads[i / 32];
-            const int rank = before + h.before + __popc(h.bits & ((1u << i % 32) - 1));
-            if (rank < out.capacity) {
-                out.words[rank] = in.words[i] & task.grid.floor;
-            }
-        });
-        return;
-    }
     if (span.end < 0) {
         downsample_scan_blocks<threads>(counts, s->blocks);
         const downsample_set_of<W> source = {in.words, span.begin, ~span.end,  t.count,
@@ -172,15 +162,13 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
     for (unsigned first = begin; first < end; first += tile) {
         const int origin = downsample_origin((int)first);
         const int chunks = (tile + 2 * downsample_margin) / 32;
-        downsample_words<W, tile, threads> read = {};
+        const downsample_words<W, tile, threads> read =
+            downsample_read<W, tile, threads>(task.grid, in.words, in.capacity, (int)first);
         downsample_heads chunk = {};
-        if constexpr (rx * ry > 1) {
-            read = downsample_read<W, tile, threads>(task.grid, in.words, in.capacity, (int)first);
-            if (threadIdx.x < chunks) {
-                chunk = downsample_chunk<downsample_margin / tile>(
-                    task.marks.heads, counts, origin / 32 + (int)threadIdx.x,
-                    (in.capacity - 1) / 32 + 1, shift);
-            }
+        if (threadIdx.x < chunks) {
+            chunk = downsample_chunk<downsample_margin / tile>(task.marks.heads, counts,
+                                                               origin / 32 + (int)threadIdx.x,
+                                                               (in.capacity - 1) / 32 + 1, shift);
         }
         const downsample_span span = task.marks.spans[first / tile];
         given = *in.count;
@@ -194,11 +182,9 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
             __syncthreads();
             unique_sum_counts(heads_read, counts, threads, s.sums);
         }
-        if constexpr (rx * ry > 1) {
-            downsample_put(task.grid, read, (int)count - origin, shared_address(s.buffer));
-            if (threadIdx.x < chunks) {
-                s.marks[threadIdx.x] = chunk;
-            }
+        downsample_put(task.grid, read, (int)count - origin, shared_address(s.buffer));
+        if (threadIdx.x < chunks) {
+            s.marks[threadIdx.x] = chunk;
         }
         __syncthreads();
         if (first < last) {

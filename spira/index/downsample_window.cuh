@@ -39,16 +39,8 @@ SPIRA_DEVICE bool downsample_fits(const downsample_grid<W> &g, uint32_t distance
 
 template <typename W>
 SPIRA_DEVICE downsample_grid<uint32_t> downsample_grid_near(const downsample_grid<W> &g) {
-    downsample_grid<uint32_t> near;
-    near.floor = (uint32_t)g.floor;
-    near.row = (uint32_t)g.row;
-    near.plane = (uint32_t)g.plane;
-    near.step_x = (uint32_t)g.step_x;
-    near.step_y = (uint32_t)g.step_y;
-    near.span = (uint32_t)g.span;
-    near.group = (uint32_t)g.group;
-    near.reach = (uint32_t)g.reach;
-    return near;
+    return {(uint32_t)g.floor,  (uint32_t)g.row,  (uint32_t)g.plane, (uint32_t)g.step_x,
+            (uint32_t)g.step_y, (uint32_t)g.span, (uint32_t)g.group, (uint32_t)g.reach};
 }
 
 // ---- filling windows ----------------------------------------------------------------------------
@@ -65,15 +57,8 @@ SPIRA_DEVICE int downsample_origin(int first) {
     return max(first - (int)downsample_margin, 0);
 }
 
-// The near window: a tile and its margins. It is loaded before the set's count is known.
-template <int tile>
-SPIRA_DEVICE downsample_span downsample_near_span(int first, int count) {
-    return {downsample_origin(first),
-            (int)min((unsigned)first + tile + downsample_margin, (unsigned)count)};
-}
-
-// Starts the loads of the near window. Words behind the set's count are loaded, too, and have no
-// effect (downsample_put).
+// Starts the loads of the near window, a tile and its margins, before the set's count is known.
+// Words behind the set's count are loaded, too, and have no effect (downsample_put).
 template <typename W, int tile, int threads>
 SPIRA_DEVICE downsample_words<W, tile, threads>
 downsample_read(const downsample_grid<W> &g, const W *words, int32_t capacity, int first) {
@@ -116,16 +101,6 @@ SPIRA_DEVICE void downsample_put(const downsample_grid<W> &g,
     if (thread < downsample_pad) {
         shared_store(to - downsample_bytes(downsample_pad), 0);
     }
-}
-
-// Up to which word a window is padded.
-SPIRA_DEVICE int downsample_padded(int words, int reach) {
-    return max(reach, words + (int)downsample_pad);
-}
-
-// The reach of a window with this many words.
-SPIRA_DEVICE int downsample_reach(int words) {
-    return max(1 << (32 - __clz(words)), (int)search_length_min);
 }
 
 // Whether all groups of the voxels [first, last) lie in the near window.
@@ -174,8 +149,9 @@ SPIRA_DEVICE downsample_span downsample_find_span(const downsample_grid<W> &g, c
 template <typename W>
 SPIRA_DEVICE int downsample_copy(const downsample_grid<W> &g, const W *words, W base,
                                  downsample_span span, int threads, uint32_t buffer) {
-    const int n = span.end - span.begin, reach = downsample_reach(n),
-              end = downsample_padded(n, reach);
+    const int n = span.end - span.begin,
+              reach = max(1 << (32 - __clz(n)), (int)search_length_min), // above the words
+        end = max(reach, n + (int)downsample_pad);                       // with their padding
     words += span.begin;
     buffer += downsample_bytes(downsample_pad);
     int i = (int)threadIdx.x;
