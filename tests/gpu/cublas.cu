@@ -414,7 +414,7 @@ void check_scene(const forms_scene<W> *scene, ggs_problem *p, const blas *b, int
     p->map = forms_map(scene);
     forms_wish wish = {false, false, false, true, false, 0, 0};
     wish = forms_wish_fit(wish, scene->kernel.size, p->map, p->room);
-    forms_layer<W> l = forms_layer_make(scene, &wish, p->room, &forms_device);
+    forms_layer<W> l = forms_layer_make(scene, &wish, p->room, &memory_device);
     size_t bytes = 0;
     CHECK_OK(map_lists_workspace(&scene->kernel, l.outputs.capacity, &bytes));
     const map_request<W> request = forms_request_of(&l);

@@ -9,79 +9,18 @@ using namespace spira;
 
 namespace {
 
-const engine_memory memory = {
-    [](int64_t count) { return device_new<int32_t>(count); },
-    [](int32_t *to, const int32_t *from, int64_t count) {
-        if (count) {
-            device_copy_out(to, from, count);
-        }
-    },
-    [](const int32_t *p, int64_t from, int64_t count) { return device_untouched(p, from, count); },
-};
-
-char label[256]; // the current case, for messages
-
-void label_kernel(const char *what, const kernel_shape &k) {
-    snprintf(label, sizeof label, "%s, kernel %dx%dx%d, dilation %d %d %d, stride %d %d %d%s", what,
-             k.size.x, k.size.y, k.size.z, k.dilation.x, k.dilation.y, k.dilation.z, k.stride.x,
-             k.stride.y, k.stride.z, k.transposed ? ", transposed" : "");
-}
-
-void check_same_forms(const engine_forms &got, const engine_forms &wanted,
-                      int line = __builtin_LINE()) {
-    const char *difference = engine_difference(got, wanted);
-    char text[512];
-    snprintf(text, sizeof text, "%s (%s)", difference, label);
-    test_check(!*difference, __FILE__, line, text);
-}
-
-void check_trouble(device_status got, device_status wanted, int line = __builtin_LINE()) {
-    char text[400];
-    snprintf(text, sizeof text, "flags %u, needed %u instead of %u, %u (%s)", got.flags, got.needed,
-             wanted.flags, wanted.needed, label);
-    test_check(engine_same_trouble(got, wanted), __FILE__, line, text);
-}
-
-// ---- one map, in all forms ----------------------------------------------------------------------
-
-// A map and its forms in device memory, in buffers of exactly their sizes.
-template <typename W>
-struct device_layer {
-    word_layout layout;
-    kernel_shape kernel;
-    voxel_set<W> source, outputs;
-    engine_limits limits;
-    map_lists pairs;
-    engine_buffers buffers;
-    device_status *trouble;
-    char *scratch;
-    size_t bytes;
-};
+const test_memory *const memory = &memory_device;
 
 template <typename W>
-device_layer<W> layer_make(const word_layout *layout, const kernel_shape *kernel,
-                           voxel_set<W> source, voxel_set<W> outputs, engine_limits limits) {
-    device_layer<W> l = {};
-    int volume = kernel_volume(kernel);
-    l.layout = *layout;
-    l.kernel = *kernel;
-    l.source = source;
-    l.outputs = outputs;
-    l.limits = limits;
-    l.pairs = {device_new<int32_t>(volume + 1), device_new<int32_t>(limits.pairs),
-               device_new<int32_t>(limits.pairs), limits.pairs};
-    l.buffers = engine_buffers_make(&memory, kernel->size, limits);
-    l.trouble = device_new<device_status>(1);
-    CHECK_OK(map_lists_workspace(kernel, outputs.capacity, &l.bytes));
-    l.scratch = device_new<char>((int64_t)l.bytes);
-    return l;
+void scratch_make(engine_layer<W> *l) {
+    CHECK_OK(map_lists_workspace(&l->kernel, l->outputs.capacity, &l->bytes));
+    l->scratch = device_new<char>((int64_t)l->bytes);
 }
 
 template <typename W>
-status layer_run(const device_layer<W> *l, cudaStream_t stream) {
-    const kernel_shape *k = &l->kernel;
+status layer_run(const engine_layer<W> *l, cudaStream_t stream) {
     SPIRA_TRY(device_status_clear(l->trouble, stream));
-    const map_request<W> request = {*k, l->source, l->outputs,
+    const map_request<W> request = {l->kernel, l->source, l->outputs,
                                     map_forms_none(0, false, l->trouble)};
     SPIRA_TRY(map_build_lists(&l->layout, &request, &l->pairs, l->scratch, l->bytes, stream));
     for (const exchange_lists &to : l->buffers.to) {
@@ -90,31 +29,14 @@ status layer_run(const device_layer<W> *l, cudaStream_t stream) {
     return status_success();
 }
 
-// Compares with what the engines would have. A limit of -1 is just enough. Frees all buffers.
-template <typename W>
-engine_forms check_words(const word_layout *layout, const kernel_shape *kernel,
-                         const std::vector<W> &source, const std::vector<W> *outputs, int32_t room,
-                         engine_limits limits = {-1, -1}) {
-    const std::vector<W> &to = outputs ? *outputs : source; // null: a submanifold layer
-    engine_forms wanted =
-        engine_forms_make(kernel, engine_unpack(layout, source.data(), (int32_t)source.size()),
-                          engine_unpack(layout, to.data(), (int32_t)to.size()), &limits);
-    voxel_set<W> in = set_upload(source, room), out = outputs ? set_upload(to, room) : in;
-    device_layer<W> l = layer_make(layout, kernel, in, out, limits);
-    CHECK_OK(layer_run(&l, stream_get()));
-    check_same_forms(engine_buffers_read(&memory, &l.buffers), wanted);
-    check_trouble(device_value(l.trouble), engine_trouble(wanted, limits));
-    guarded_finish();
-    return wanted;
-}
+const auto check = engine_checker(memory, [](auto *l) {
+    scratch_make(l);
+    return layer_run(l, stream_get());
+});
+
+const engine_limits just = {-1, -1}; // enough
 
 // ---- scenes and kernels -------------------------------------------------------------------------
-
-const auto check = [](const word_layout *layout, const kernel_shape *kernel, const auto &source,
-                      const auto *outputs, int32_t room, engine_limits limits) {
-    label_kernel("scene", *kernel);
-    return check_words(layout, kernel, source, outputs, room, limits);
-};
 
 DEVICE_TEST(gpu_exchange_every_kernel) {
     engine_every_kernel<uint32_t>({0, 1, 2, 33, 1100, 3000}, check);
@@ -140,8 +62,7 @@ void check_every_size() {
                 if (test_thinned(23)) {
                     continue;
                 }
-                label_kernel("every size", k);
-                check_words(&l, &k, words, (const std::vector<W> *)nullptr, room);
+                check(&l, &k, words, (const std::vector<W> *)nullptr, room, just);
             }
         }
     }
@@ -168,9 +89,8 @@ DEVICE_TEST(gpu_exchange_large_kernels) {
             if (test_quick() && n > 1) {
                 continue;
             }
-            label_kernel("large kernel", k);
-            check_words(&l, &k, set_random<uint32_t>(&random, &l, lo, hi, n),
-                        (const std::vector<uint32_t> *)nullptr, 1);
+            check(&l, &k, set_random<uint32_t>(&random, &l, lo, hi, n),
+                  (const std::vector<uint32_t> *)nullptr, 1, just);
         }
     }
 }
@@ -186,28 +106,27 @@ DEVICE_TEST(gpu_exchange_of_lists_that_did_not_fit) {
     random_state random = random_make(6);
     const triple lo = {0, 0, 0}, hi = {9, 9, 9};
     kernel_shape k = kernel_cube(3, 1);
-    label_kernel("lists that did not fit", k);
     word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {1, 1, 1});
     std::vector<uint32_t> words = set_random<uint32_t>(&random, &layout, lo, hi, 300);
     engine_limits limits = {-1, -1};
-    engine_voxels voxels = engine_unpack(&layout, words.data(), 300);
-    engine_forms wanted = engine_forms_make(&k, voxels, voxels, &limits);
+    const engine_forms wanted = engine_wanted(&layout, &k, words, words, &limits);
     limits.pairs -= 1;
     voxel_set<uint32_t> set = set_upload(words, 0);
-    device_layer<uint32_t> l = layer_make(&layout, &k, set, set, limits);
+    engine_layer<uint32_t> l = engine_layer_make(memory, &layout, &k, set, set, limits);
+    scratch_make(&l);
     REQUIRE_OK(layer_run(&l, stream_get()));
-    engine_forms got = engine_buffers_read(&memory, &l.buffers), none = wanted;
+    engine_forms none = wanted;
     none.part[engine_indice_pairs].assign(wanted.part[engine_indice_pairs].size(), -1);
     none.part[engine_indice_pair_num].assign(27, 0);
     none.part[engine_nbsizes].assign(27, 0);
     none.part[engine_begin].assign(28, 0);
     none.part[engine_nbmaps] = none.part[engine_in] = none.part[engine_out] = {};
-    check_same_forms(got, none);
+    CHECK_EQUAL(engine_difference(engine_buffers_read(memory, &l.buffers), none), "");
     CHECK_EQUAL(device_value(l.trouble).needed, (uint32_t)wanted.pairs);
 }
 
 DEVICE_TEST(gpu_exchange_of_lists_that_disagree) {
-    engine_lists_that_disagree(&memory, [](const int32_t *begin, const engine_buffers *b) {
+    engine_lists_that_disagree(memory, [](const int32_t *begin, const engine_buffers *b) {
         const int32_t rows[4] = {7, 7, 7, 7};
         const map_lists pairs = {device_upload(begin, 4), device_upload(rows, 4),
                                  device_upload(rows, 4), 4};
@@ -225,19 +144,16 @@ void check_real_scan(const char *name, int size, int64_t pairs) {
     std::vector<W> words = reference_scan<W>(name, 16, &layout);
     REQUIRE(!words.empty());
     kernel_shape k = kernel_cube(size, 1);
-    label_kernel(name, k);
-    int32_t count = (int32_t)words.size();
-    engine_forms f =
-        check_words(&layout, &k, words, (const std::vector<W> *)nullptr, 0, {-1, count});
+    const int32_t count = (int32_t)words.size();
+    const engine_forms f =
+        check(&layout, &k, words, (const std::vector<W> *)nullptr, 0, engine_limits{-1, count});
     CHECK_EQUAL(f.pairs, pairs);
     CHECK_EQUAL(f.longest, count); // the centre
     kernel_shape half = kernel_cube(2, 1), back = half;
     back.transposed = true;
-    std::vector<W> coarse = engine_floored(&layout, words, {2, 2, 2});
-    label_kernel(name, half);
-    CHECK_EQUAL(check_words(&layout, &half, words, &coarse, 100).pairs, count);
-    label_kernel(name, back);
-    CHECK_EQUAL(check_words(&layout, &back, coarse, &words, 100).pairs, count);
+    const std::vector<W> coarse = forms_floored(&layout, words, {2, 2, 2});
+    CHECK_EQUAL(check(&layout, &half, words, &coarse, 100, just).pairs, count);
+    CHECK_EQUAL(check(&layout, &back, coarse, &words, 100, just).pairs, count);
 }
 
 DEVICE_TEST(gpu_exchange_real_scans) {
@@ -260,22 +176,20 @@ void check_replays(kernel_shape k) {
     word_layout layout = reference_layout<W>(lo, hi, 2, {1, 1, 1}, kernel_reach(&k));
     voxel_set<W> set = set_upload(set_random<W>(&random, &layout, lo, hi, 50), 1950);
     engine_limits limits = {capacity * kernel_volume(&k), 1500};
-    device_layer<W> l = layer_make(&layout, &k, set, set, limits);
+    engine_layer<W> l = engine_layer_make(memory, &layout, &k, set, set, limits);
+    scratch_make(&l);
     cudaGraphExec_t replay =
         stream_capture([&](cudaStream_t stream) { CHECK_OK(layer_run(&l, stream)); });
     REQUIRE(replay != nullptr);
     int64_t overflows = 0;
     for (int n : {700, 0, 2000, 1, 1999, 1200, 33}) {
-        snprintf(label, sizeof label, "replay with %d voxels", n);
-        std::vector<W> words = set_random<W>(&random, &layout, lo, hi, n);
-        engine_voxels voxels = engine_unpack(&layout, words.data(), n);
-        words.resize((size_t)capacity, word_none<W>());
-        device_copy_in(set.words, words.data(), capacity);
-        device_copy_in(set.count, &n, 1);
+        char name[64];
+        snprintf(name, sizeof name, "replay with %d voxels", n);
+        const std::vector<W> words = set_random<W>(&random, &layout, lo, hi, n);
+        set_refill(&set, words);
         CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
-        engine_forms wanted = engine_forms_make(&k, voxels, voxels, &limits);
-        check_same_forms(engine_buffers_read(&memory, &l.buffers, false), wanted);
-        check_trouble(device_value(l.trouble), engine_trouble(wanted, limits));
+        const engine_forms wanted = engine_wanted(&layout, &k, words, words, &limits);
+        engine_layer_good(memory, &l, wanted, false, name);
         overflows += device_value(l.trouble).flags != 0;
     }
     CHECK(overflows >= 1 && overflows <= 5);

@@ -20,7 +20,7 @@ struct device_layer {
 
 template <typename W>
 device_layer<W> layer_make(const forms_scene<W> *s, const forms_wish *wish, int32_t room = 0) {
-    device_layer<W> d = {forms_layer_make(s, wish, room, &forms_device), nullptr, 0};
+    device_layer<W> d = {forms_layer_make(s, wish, room, &memory_device), nullptr, 0};
     if (wish->pairs) {
         CHECK_OK(map_lists_workspace(&s->kernel, d.l.outputs.capacity, &d.scratch_bytes));
         d.scratch = device_new<char>((int64_t)d.scratch_bytes);
@@ -68,7 +68,7 @@ void layer_refill(forms_layer<W> *l, const forms_scene<W> *s) {
 // Fails the test with the first difference between a layer in device memory and the host's result.
 template <typename W>
 void check_layer(const forms_layer<W> *l, const forms_result *wanted, const char *label) {
-    forms_result got = forms_fetch(l, &forms_device);
+    forms_result got = forms_fetch(l, &memory_device);
     CHECK_EQUAL(forms_difference(&got, wanted, label), "");
 }
 
@@ -200,7 +200,7 @@ template <typename W>
 void check_kernel(random_state *r, kernel_shape kernel) {
     word_layout layout =
         reference_layout<W>({-4, -4, -4}, {4, 4, 4}, 2, {1, 1, 1}, kernel_reach(&kernel));
-    std::vector<W> words = forms_words<W>(r, &layout, {-4, -4, -4}, {4, 4, 4}, {1, 1, 1}, 70);
+    std::vector<W> words = set_random<W>(r, &layout, {-4, -4, -4}, {4, 4, 4}, 70);
     forms_scene<W> s = forms_scene_make("all sizes", &layout, &kernel, words);
     check_scene(&s, {random_int(r, 0, forms_norm_max(kernel.size) + 1), (int)map_all}, 1);
 }
@@ -239,7 +239,7 @@ FORMS_TEST(tile_edges) {
         if (test_quick() && (n > 65 || n % 2 == 0)) {
             continue;
         }
-        std::vector<W> words = forms_words<W>(&r, &layout, {-6, -6, -6}, {6, 6, 6}, {1, 1, 1}, n);
+        std::vector<W> words = set_random<W>(&r, &layout, {-6, -6, -6}, {6, 6, 6}, n);
         for (triple size : {triple{3, 3, 3}, triple{5, 5, 5}, triple{7, 7, 7}, triple{1, 1, 1},
                             triple{2, 2, 2}, triple{4, 5, 3}, triple{8, 1, 9}}) {
             kernel_shape kernel = kernel_make(size);
@@ -295,10 +295,8 @@ FORMS_TEST(foreign_sets) {
     word_layout layout =
         reference_layout<W>({-900, -100, -20}, {900, 100, 20}, 2, {1, 1, 1}, {8, 8, 8});
     const std::vector<W> none;
-    std::vector<W> left =
-        forms_words<W>(&r, &layout, {-900, -100, -20}, {-890, -80, 20}, {1, 1, 1}, 600);
-    std::vector<W> right =
-        forms_words<W>(&r, &layout, {800, 0, -20}, {900, 100, 20}, {1, 1, 1}, 700);
+    std::vector<W> left = set_random<W>(&r, &layout, {-900, -100, -20}, {-890, -80, 20}, 600);
+    std::vector<W> right = set_random<W>(&r, &layout, {800, 0, -20}, {900, 100, 20}, 700);
     std::vector<W> both = left;
     both.insert(both.end(), right.begin(), right.end());
     std::sort(both.begin(), both.end());
@@ -370,8 +368,8 @@ DEVICE_TEST(gpu_forms_dense_scenes_of_large_kernels) {
 FORMS_TEST(uneven_sets) {
     random_state r = random_make(8);
     word_layout layout = reference_layout<W>({0, 0, 0}, {120, 120, 120}, 1, {1, 1, 1}, {7, 7, 7});
-    std::vector<W> dense = forms_words<W>(&r, &layout, {0, 0, 0}, {120, 120, 120}, {1, 1, 1},
-                                          test_quick() ? 2000 : 60000);
+    std::vector<W> dense =
+        set_random<W>(&r, &layout, {0, 0, 0}, {120, 120, 120}, test_quick() ? 2000 : 60000);
     std::vector<W> spread, narrow(dense.begin() + 700, dense.begin() + 709);
     for (size_t i = 0; i < dense.size(); i += dense.size() / 300) {
         spread.push_back(dense[i]);
@@ -507,9 +505,9 @@ FORMS_TEST(list_capacities) {
             if (count > capacity || (test_quick() && count > 9 * bundle) || test_thinned(5)) {
                 continue;
             }
-            forms_scene<W> s = forms_scene_make(
-                "list capacities", &layout, &kernel,
-                forms_words<W>(&r, &layout, {0, 0, 0}, {90, 90, 90}, {1, 1, 1}, count));
+            forms_scene<W> s =
+                forms_scene_make("list capacities", &layout, &kernel,
+                                 set_random<W>(&r, &layout, {0, 0, 0}, {90, 90, 90}, count));
             std::vector<int32_t> map = plain_map(&s);
             int32_t room = capacity - (int32_t)s.outputs.size();
             map.resize(s.outputs.empty() ? 0 : map.size());
@@ -535,10 +533,10 @@ std::vector<forms_scene<W>> scenes_make(random_state *r, int many) {
         triple hi = {random_int(r, -15, 20), random_int(r, -15, 20), random_int(r, -15, 20)};
         int most = std::max(100000 / kernel_volume(&kernel), 1);
         std::vector<W> source, outputs;
-        source = forms_words<W>(r, &layout, {-20, -20, -20}, hi, {1, 1, 1},
-                                random_int(r, 0, std::min(most, 900)));
-        outputs = forms_words<W>(r, &layout, {-20, -20, -20}, hi, {1, 1, 1},
-                                 random_int(r, 0, std::min(most, 300)));
+        source =
+            set_random<W>(r, &layout, {-20, -20, -20}, hi, random_int(r, 0, std::min(most, 900)));
+        outputs =
+            set_random<W>(r, &layout, {-20, -20, -20}, hi, random_int(r, 0, std::min(most, 300)));
         scenes.push_back(forms_scene_make("batch", &layout, &kernel, source,
                                           random_int(r, 0, 1) ? &outputs : nullptr));
     }
@@ -742,8 +740,8 @@ std::vector<forms_scene<W>> replay_scenes(random_state *r, int first, int many, 
     std::vector<forms_scene<W>> scenes;
     for (int i = 0; i < many; ++i) {
         std::vector<W> a, b;
-        a = forms_words<W>(r, &layout, {-9, -9, -9}, {9, 9, 9}, {1, 1, 1}, voxels);
-        b = forms_words<W>(r, &layout, {-9, -9, -9}, {9, 9, 9}, {1, 1, 1}, voxels);
+        a = set_random<W>(r, &layout, {-9, -9, -9}, {9, 9, 9}, voxels);
+        b = set_random<W>(r, &layout, {-9, -9, -9}, {9, 9, 9}, voxels);
         scenes.push_back(forms_scene_make("replay", &layout, &kernels[(first + i) % 4], a,
                                           i % 3 == 1 ? &b : nullptr));
     }
@@ -841,7 +839,7 @@ DEVICE_TEST(gpu_forms_ws_beyond_32_bits) {
         reference_layout<uint32_t>({0, 0, 0}, {199, 199, 99}, 1, {1, 1, 1}, kernel_reach(&kernel));
     random_state r = random_make(15);
     std::vector<uint32_t> words =
-        forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {199, 199, 99}, {1, 1, 1}, rows);
+        set_random<uint32_t>(&r, &layout, {0, 0, 0}, {199, 199, 99}, rows);
     REQUIRE(words.size() == (size_t)rows);
     voxel_set<uint32_t> set = set_upload(words);
     map_forms forms = {};
@@ -935,13 +933,13 @@ DEVICE_TEST(gpu_forms_planted_errors_are_found) {
     const forms_result wanted = forms_on_host(&s, &wish, 5);
     device_layer<uint32_t> d = layer_make(&s, &wish, 5), bad = d;
     REQUIRE_OK(layer_build(&d, stream_get()));
-    forms_result got = forms_fetch(&d.l, &forms_device);
+    forms_result got = forms_fetch(&d.l, &memory_device);
     CHECK_EQUAL(forms_difference(&got, &wanted, ""), "");
     // Offsets in the opposite order; a set that lost its first voxel.
     auto differs = [&] {
         layer_clean(&bad.l);
         CHECK_OK(layer_build(&bad, stream_get()));
-        got = forms_fetch(&bad.l, &forms_device);
+        got = forms_fetch(&bad.l, &memory_device);
         CHECK(*forms_difference(&got, &wanted, ""));
         bad = d;
     };

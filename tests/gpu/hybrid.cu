@@ -358,8 +358,7 @@ DEVICE_TEST(gpu_hybrid_graph_replays_with_another_scene) {
                 kernel_shape kernel = kernel_cube(3, 1);
                 word_layout layout = reference_layout<uint32_t>(lo, hi, 1, {1, 1, 1}, {1, 1, 1});
                 conv_shape s = shape_make(27, 64, 0, turn % 2 ? 64 : 20, type);
-                std::vector<uint32_t> words =
-                    forms_words<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, 500);
+                std::vector<uint32_t> words = set_random<uint32_t>(&random, &layout, lo, hi, 500);
                 forms_scene<uint32_t> first = forms_scene_make("captured", &layout, &kernel, words);
                 const int32_t most = (int32_t)words.size();
                 hybrid_problem p =
@@ -372,7 +371,7 @@ DEVICE_TEST(gpu_hybrid_graph_replays_with_another_scene) {
                     [&](cudaStream_t stream) { CHECK_OK(scene_run(&scene, &d, stream)); }, 3);
                 REQUIRE(graph != nullptr);
                 for (int32_t wanted : {most, 0, 1, most / 2, most}) {
-                    words = forms_words<uint32_t>(&random, &layout, lo, hi, {1, 1, 1}, wanted);
+                    words = set_random<uint32_t>(&random, &layout, lo, hi, wanted);
                     words.resize(std::min(words.size(), (size_t)most));
                     const int32_t count = (int32_t)words.size();
                     hybrid_problem q =

@@ -81,76 +81,20 @@ TEST(weight_reorder_refuses) {
 
 // ---- one map, in all forms ----------------------------------------------------------------------
 
-static const engine_memory memory = {
-    [](int64_t count) { return guarded_new<int32_t>(count); },
-    [](int32_t *to, const int32_t *from, int64_t count) { std::copy(from, from + count, to); },
-    [](const int32_t *p, int64_t from, int64_t count) { return guarded_untouched(p, from, count); },
-};
+static const test_memory *const memory = &memory_host;
 
 template <typename W>
-struct exchange_layer {
-    word_layout layout;
-    kernel_shape kernel;
-    std::vector<W> source, outputs; // sorted words
-    int32_t source_count, output_count;
-    bool same; // the outputs are the source
-    voxel_set<W> source_set() {
-        return {source.data(), &source_count, (int32_t)source.size()};
+static status layer_run(const engine_layer<W> *l) {
+    const map_request<W> request = {l->kernel, l->source, l->outputs,
+                                    map_forms_none(0, false, l->trouble)};
+    SPIRA_TRY(map_build_lists_host(&l->layout, &request, &l->pairs));
+    for (const exchange_lists &to : l->buffers.to) {
+        SPIRA_TRY(exchange_host(&l->pairs, &to, l->trouble));
     }
-    voxel_set<W> output_set() {
-        return same ? source_set()
-                    : voxel_set<W>{outputs.data(), &output_count, (int32_t)outputs.size()};
-    }
-};
-
-// Sets of these words, with room for more.
-template <typename W>
-static exchange_layer<W> layer_make(const word_layout *layout, const kernel_shape *kernel,
-                                    std::vector<W> source, std::vector<W> outputs, bool same,
-                                    int32_t room) {
-    exchange_layer<W> l = {*layout, *kernel, source, outputs, 0, 0, same};
-    l.source_count = (int32_t)source.size();
-    l.output_count = (int32_t)outputs.size();
-    l.source.resize(std::max(source.size() + (size_t)room, (size_t)1), word_none<W>());
-    l.outputs.resize(std::max(outputs.size() + (size_t)room, (size_t)1), word_none<W>());
-    return l;
+    return status_success();
 }
 
-template <typename W>
-static engine_forms forms_wanted(exchange_layer<W> *l, engine_limits *limits) {
-    voxel_set<W> source = l->source_set(), outputs = l->output_set();
-    return engine_forms_make(&l->kernel, engine_unpack(&l->layout, source.words, *source.count),
-                             engine_unpack(&l->layout, outputs.words, *outputs.count), limits);
-}
-
-template <typename W>
-static engine_forms forms_written(exchange_layer<W> *l, engine_limits limits,
-                                  device_status *trouble) {
-    const kernel_shape *k = &l->kernel;
-    int volume = kernel_volume(k);
-    voxel_set<W> source = l->source_set(), outputs = l->output_set();
-    map_lists pairs = {guarded_new<int32_t>(volume + 1), guarded_new<int32_t>(limits.pairs),
-                       guarded_new<int32_t>(limits.pairs), limits.pairs};
-    const map_request<W> request = {*k, source, outputs, map_forms_none(0, false, trouble)};
-    CHECK_OK(map_build_lists_host(&l->layout, &request, &pairs));
-    engine_buffers b = engine_buffers_make(&memory, k->size, limits);
-    for (const exchange_lists &to : b.to) {
-        CHECK_OK(exchange_host(&pairs, &to, trouble));
-    }
-    return engine_buffers_read(&memory, &b);
-}
-
-// Returns the wanted forms.
-template <typename W>
-static engine_forms check_layer(exchange_layer<W> *l, engine_limits limits = {-1, -1}) {
-    engine_forms wanted = forms_wanted(l, &limits);
-    device_status trouble = {};
-    engine_forms got = forms_written(l, limits, &trouble);
-    CHECK_EQUAL(engine_difference(got, wanted), "");
-    CHECK(engine_same_trouble(trouble, engine_trouble(wanted, limits)));
-    guarded_finish();
-    return wanted;
-}
+static const auto check = engine_checker(memory, [](auto *l) { return layer_run(l); });
 
 // ---- orders -------------------------------------------------------------------------------------
 
@@ -188,9 +132,10 @@ TEST(exchange_two_voxels_by_hand) {
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 0, 1});
     std::vector<uint32_t> words = {word_pack<uint32_t>(&l, {0, 4, 5, 6}),
                                    word_pack<uint32_t>(&l, {0, 5, 5, 7})};
-    exchange_layer<uint32_t> two = layer_make(&l, &k, words, {}, true, 1);
-    device_status trouble = {};
-    engine_forms f = forms_written(&two, {8, 2}, &trouble);
+    const voxel_set<uint32_t> set = forms_set(words, 1, memory);
+    const engine_layer<uint32_t> two = engine_layer_make(memory, &l, &k, set, set, {8, 2});
+    REQUIRE_OK(layer_run(&two));
+    const engine_forms f = engine_buffers_read(memory, &two.buffers);
     // Output 0 reads itself at (0, 0, 0) and voxel 1 at (1, 0, 1); output 1 reads itself only.
     typedef std::vector<int32_t> numbers;
     CHECK(f.part[engine_indice_pair_num] == numbers({0, 2, 0, 0, 0, 1})); // x fastest
@@ -200,29 +145,22 @@ TEST(exchange_two_voxels_by_hand) {
     CHECK(f.part[engine_nbmaps] == numbers({0, 0, 1, 1, 1, 0}));
     CHECK(f.part[engine_begin] == numbers({0, 0, 2, 2, 2, 2, 3}));
     CHECK(f.part[engine_in] == numbers({0, 1, 1}) && f.part[engine_out] == numbers({0, 1, 0}));
-    CHECK_EQUAL(trouble.flags, 0u);
+    CHECK_EQUAL(two.trouble->flags, 0u);
 }
 
 // ---- scenes and kernels -------------------------------------------------------------------------
 
-static const auto check_words = [](const word_layout *layout, const kernel_shape *kernel,
-                                   const auto &source, const auto *outputs, int32_t room,
-                                   engine_limits limits) {
-    auto l = layer_make(layout, kernel, source, outputs ? *outputs : source, !outputs, room);
-    return check_layer(&l, limits);
-};
-
 TEST(exchange_every_kernel) {
-    engine_every_kernel<uint32_t>({0, 1, 2, 33, 700}, check_words);
+    engine_every_kernel<uint32_t>({0, 1, 2, 33, 700}, check);
 }
 
 TEST(exchange_every_kernel_wide) {
-    engine_every_kernel<uint64_t>({0, 1, 2, 33, 700}, check_words);
+    engine_every_kernel<uint64_t>({0, 1, 2, 33, 700}, check);
 }
 
 TEST(exchange_strided_and_inverse) {
-    engine_strides<uint32_t>(900, check_words);
-    engine_strides<uint64_t>(900, check_words);
+    engine_strides<uint32_t>(900, check);
+    engine_strides<uint64_t>(900, check);
 }
 
 // Lists that leave offsets out: those offsets are empty, the others are as in the whole map.
@@ -230,10 +168,10 @@ TEST(exchange_half_and_hybrid_lists) {
     random_state r = random_make(3);
     kernel_shape k = kernel_cube(3, 1);
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});
-    exchange_layer<uint32_t> all =
-        layer_make(&l, &k, set_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, 300), {}, true, 0);
+    const std::vector<uint32_t> words = set_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, 300);
+    const voxel_set<uint32_t> set = forms_set(words, 0, memory);
     engine_limits limits = {-1, -1};
-    engine_forms whole = forms_wanted(&all, &limits);
+    const engine_forms whole = engine_wanted(&l, &k, words, words, &limits);
     map_forms choices[2] = {};
     choices[0].half = true;
     choices[1].os = guarded_new<int32_t>(300 * 27);
@@ -242,7 +180,7 @@ TEST(exchange_half_and_hybrid_lists) {
         device_status trouble = {};
         map_lists pairs = {guarded_new<int32_t>(28), guarded_new<int32_t>(limits.pairs),
                            guarded_new<int32_t>(limits.pairs), limits.pairs};
-        map_request<uint32_t> request = {k, all.source_set(), all.source_set(), choice};
+        map_request<uint32_t> request = {k, set, set, choice};
         request.forms.trouble = &trouble;
         REQUIRE_OK(map_build_lists_host(&l, &request, &pairs));
         int32_t *nbmaps = guarded_new<int32_t>(2 * limits.pairs),
@@ -268,11 +206,11 @@ TEST(exchange_half_and_hybrid_lists) {
 // ---- capacities ---------------------------------------------------------------------------------
 
 TEST(exchange_full_and_one_more) {
-    engine_full_and_one_more({2, 50, 400}, check_words);
+    engine_full_and_one_more({2, 50, 400}, check);
 }
 
 TEST(exchange_of_lists_that_disagree) {
-    engine_lists_that_disagree(&memory, [](const int32_t *begin, const engine_buffers *b) {
+    engine_lists_that_disagree(memory, [](const int32_t *begin, const engine_buffers *b) {
         int32_t *rows = guarded_new<int32_t>(4), begins[4];
         std::fill(rows, rows + 4, 7);
         std::copy(begin, begin + 4, begins);
@@ -333,12 +271,14 @@ TEST(exchange_planted_errors_are_found) {
     random_state r = random_make(5);
     kernel_shape k = {{3, 1, 5}, {1, 1, 1}, {1, 1, 1}, false}, turned = k, flipped = k;
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {2, 2, 2});
-    exchange_layer<uint32_t> all =
-        layer_make(&l, &k, set_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, 200),
-                   set_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, 150), false, 0);
+    const std::vector<uint32_t> source = set_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, 200),
+                                outputs = set_random<uint32_t>(&r, &l, {0, 0, 0}, {9, 9, 9}, 150);
     engine_limits limits = {-1, -1};
-    device_status trouble = {};
-    engine_forms wanted = forms_wanted(&all, &limits), got = forms_written(&all, limits, &trouble);
+    const engine_forms wanted = engine_wanted(&l, &k, source, outputs, &limits);
+    const engine_layer<uint32_t> all = engine_layer_make(
+        memory, &l, &k, forms_set(source, 0, memory), forms_set(outputs, 0, memory), limits);
+    REQUIRE_OK(layer_run(&all));
+    const engine_forms got = engine_buffers_read(memory, &all.buffers);
     CHECK_EQUAL(engine_difference(got, wanted), "");
     for (int p = 0; p < engine_parts; ++p) {
         engine_forms bad = got;
@@ -355,9 +295,7 @@ TEST(exchange_planted_errors_are_found) {
     flipped.transposed = true;
     for (const kernel_shape &other : {turned, flipped}) {
         engine_limits same = limits;
-        exchange_layer<uint32_t> wrong = all;
-        wrong.kernel = other;
-        CHECK(*engine_difference(got, forms_wanted(&wrong, &same)) != 0);
+        CHECK(*engine_difference(got, engine_wanted(&l, &other, source, outputs, &same)) != 0);
     }
     // Spira's order where the engine has x fastest.
     bad = got;
@@ -366,9 +304,8 @@ TEST(exchange_planted_errors_are_found) {
     std::sort(in_order.begin(), in_order.end(), [](triple a, triple b) {
         return a.x != b.x ? a.x < b.x : a.y != b.y ? a.y < b.y : a.z < b.z;
     });
-    engine_lists lists =
-        engine_pairs(in_order, false, engine_unpack(&l, all.source.data(), all.source_count),
-                     engine_unpack(&l, all.outputs.data(), all.output_count));
+    engine_lists lists = engine_pairs(in_order, false, engine_unpack(&l, source.data(), 200),
+                                      engine_unpack(&l, outputs.data(), 150));
     engine_write_lists(lists, lists, &sorted);
     bad.part[engine_nbmaps] = sorted.part[engine_nbmaps];
     CHECK(strstr(engine_difference(bad, wanted), "nbmaps["));
@@ -383,7 +320,7 @@ TEST(exchange_of_kitti) {
     if (words.empty()) {
         SKIP("the .vox32 files of data/ are not here");
     }
-    exchange_layer<uint32_t> scan = layer_make(&l, &k, words, {}, true, 1);
-    engine_forms f = check_layer(&scan, {-1, (int32_t)words.size()});
+    const engine_forms f = check(&l, &k, words, (const std::vector<uint32_t> *)nullptr, 1,
+                                 engine_limits{-1, (int32_t)words.size()});
     CHECK_EQUAL(f.pairs, 346220);
 }

@@ -132,15 +132,14 @@ TEST(forms_sizes_around_mask_tiles_and_chunks) {
     kernel_shape kernel = kernel_cube(3, 1);
     word_layout l = reference_layout<uint32_t>({-9, -9, -9}, {9, 9, 9}, 2, {1, 1, 1}, {1, 1, 1});
     for (int32_t n : {0, 1, 2, 31, 32, 33, 63, 64, 65, 1023, 1024, 1025, 2049}) {
-        std::vector<uint32_t> words =
-            forms_words<uint32_t>(&r, &l, {-9, -9, -9}, {9, 9, 9}, {1, 1, 1}, n);
+        std::vector<uint32_t> words = set_random<uint32_t>(&r, &l, {-9, -9, -9}, {9, 9, 9}, n);
         CHECK_EQUAL(words.size(), n);
         for (int32_t room : {0, 1, 40}) {
             forms_scene<uint32_t> s = forms_scene_make("sizes", &l, &kernel, words);
             check_scene(&s, room);
         }
     }
-    std::vector<uint32_t> none, some = forms_words<uint32_t>(&r, &l, l.lo, l.hi, {1, 1, 1}, 50);
+    std::vector<uint32_t> none, some = set_random<uint32_t>(&r, &l, l.lo, l.hi, 50);
     forms_scene<uint32_t> s = forms_scene_make("no sources", &l, &kernel, none, &some);
     CHECK_EQUAL(check_scene(&s), 0);
     s = forms_scene_make("no outputs", &l, &kernel, some, &none);
@@ -198,7 +197,7 @@ TEST(forms_strided_with_as_many_outputs) {
         forms_scene<uint32_t> s = forms_scene_make("strided", &l, &kernel, fine, &coarse);
         CHECK(check_scene(&s) > 0);
         forms_wish wish = forms_wish_os(map_all, true);
-        forms_layer<uint32_t> layer = forms_layer_make(&s, &wish, 0, &forms_host);
+        forms_layer<uint32_t> layer = forms_layer_make(&s, &wish, 0, &memory_host);
         CHECK_STATUS(forms_build_host(&layer), status_unsupported); // equal counts are not enough
     }
 }
@@ -221,7 +220,7 @@ TEST(forms_lists_that_do_not_fit) {
                 continue;
             }
             wish = forms_wish_fit(wish, kernel.size, map, -missing);
-            forms_layer<uint32_t> l = forms_layer_make(&s, &wish, 0, &forms_host);
+            forms_layer<uint32_t> l = forms_layer_make(&s, &wish, 0, &memory_host);
             CHECK_OK(forms_build_host(&l));
             CHECK_EQUAL(l.trouble->flags, (uint32_t)(device_flag_range | device_flag_capacity));
             CHECK_EQUAL(l.trouble->needed, std::max(pairs, (int64_t)2));
@@ -274,7 +273,7 @@ TEST(forms_refuses) {
     forms_wish wish = forms_everything();
     wish.pairs_capacity = 80 * 27;
     wish.threshold = 1;
-    forms_layer<uint32_t> good = forms_layer_make(&s, &wish, 0, &forms_host);
+    forms_layer<uint32_t> good = forms_layer_make(&s, &wish, 0, &memory_host);
     for (bool pairs : {false, true}) {
         for (const forms_spoilt &one : forms_spoilt_layers) {
             check_refused(&good, &one, pairs);

@@ -39,7 +39,7 @@ static hybrid_case hybrid_make(random_state *r, const forms_scene<uint32_t> *sce
     wish.os = wish.pairs = true;
     wish.threshold = threshold;
     wish = forms_wish_fit(wish, c.kernel.size, c.map);
-    forms_layer<uint32_t> l = forms_layer_make(scene, &wish, 0, &forms_host);
+    forms_layer<uint32_t> l = forms_layer_make(scene, &wish, 0, &memory_host);
     CHECK_OK(forms_build_host(&l));
     c.os = l.part[forms_os];
     c.pairs = forms_pairs_of(&l);

@@ -18,8 +18,8 @@ static lists_case lists_make(const forms_scene<uint32_t> *scene, pairs_sides sid
     int32_t capacity = std::max((int32_t)l.map.size(), 1);
     l.pairs = {guarded_new<int32_t>(volume + 1), guarded_new<int32_t>(capacity),
                guarded_new<int32_t>(capacity), capacity};
-    voxel_set<uint32_t> source = forms_set(scene->source, 0, &forms_host);
-    voxel_set<uint32_t> outputs = scene->same ? source : forms_set(scene->outputs, 0, &forms_host);
+    voxel_set<uint32_t> source = forms_set(scene->source, 0, &memory_host);
+    voxel_set<uint32_t> outputs = scene->same ? source : forms_set(scene->outputs, 0, &memory_host);
     device_status trouble = {};
     const map_forms f = map_forms_none(threshold, sides != pairs_sides_one, &trouble);
     const map_request<uint32_t> request = {*kernel, source, outputs, f};

@@ -13,7 +13,7 @@
 #ifndef SPIRA_TESTS_DEVICE_CUH
 #define SPIRA_TESTS_DEVICE_CUH
 
-#include "test.h"
+#include "memory.h"
 
 #include <cuda_runtime.h>
 #include <map>
@@ -507,6 +507,15 @@ bool device_untouched(const T *device, int64_t from, int64_t count,
     device_poison_compare<<<blocks, 256>>>((const unsigned char *)(device + from), size, broken);
     return test_check_cuda(cudaDeviceSynchronize(), file, line, "a comparison") && !*broken;
 }
+
+// Into new memory.
+inline void device_put(void *to, const void *from, size_t bytes) {
+    device_fill(to, from, bytes, __FILE__, __LINE__);
+}
+
+inline const test_memory memory_device = {
+    device_new_bytes, device_put, device_get, device_settle,
+    [](const char *p, int64_t from, int64_t end) { return device_untouched(p, from, end); }};
 
 // ---- streams and graphs -------------------------------------------------------------------------
 

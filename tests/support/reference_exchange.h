@@ -4,9 +4,8 @@
 #ifndef SPIRA_TESTS_REFERENCE_EXCHANGE_H
 #define SPIRA_TESTS_REFERENCE_EXCHANGE_H
 
-#include "sets.h"
+#include "reference_forms.h"
 
-#include "../../spira/downsample.h"
 #include "../../spira/exchange.h"
 
 // ---- the offsets of an engine, in its order -----------------------------------------------------
@@ -260,12 +259,6 @@ SPIRA_API const char *engine_difference(const engine_forms &got, const engine_fo
 
 // ---- buffers, on either side --------------------------------------------------------------------
 
-struct engine_memory {
-    int32_t *(*make)(int64_t count); // poisoned
-    void (*read)(int32_t *to, const int32_t *from, int64_t count);
-    bool (*untouched)(const int32_t *p, int64_t from, int64_t count);
-};
-
 // Buffers of exactly the size that the writers document.
 struct engine_buffers {
     int32_t *part[engine_parts];
@@ -273,7 +266,7 @@ struct engine_buffers {
     spira::exchange_lists to[3]; // spconv, TorchSparse, MinkowskiEngine
 };
 
-SPIRA_API engine_buffers engine_buffers_make(const engine_memory *memory, spira::triple size,
+SPIRA_API engine_buffers engine_buffers_make(const test_memory *memory, spira::triple size,
                                              engine_limits limits) {
     const int volume = size.x * size.y * size.z;
     engine_buffers b;
@@ -283,7 +276,7 @@ SPIRA_API engine_buffers engine_buffers_make(const engine_memory *memory, spira:
     b.size[engine_begin] = volume + 1;
     b.size[engine_in] = b.size[engine_out] = limits.pairs;
     for (int p = 0; p < engine_parts; ++p) {
-        b.part[p] = memory->make(b.size[p]);
+        b.part[p] = memory_new<int32_t>(memory, b.size[p]);
     }
     b.to[0] = spira::exchange_spconv(size, limits.stride, b.part[engine_indice_pairs],
                                      b.part[engine_indice_pair_num]);
@@ -295,18 +288,15 @@ SPIRA_API engine_buffers engine_buffers_make(const engine_memory *memory, spira:
 
 // Reads what was written, by the lengths that were written. Everything behind must be untouched,
 // unless the buffers were used before.
-SPIRA_API engine_forms engine_buffers_read(const engine_memory *memory, const engine_buffers *b,
+SPIRA_API engine_forms engine_buffers_read(const test_memory *memory, const engine_buffers *b,
                                            bool fresh = true) {
     engine_forms f = {};
     int64_t used[engine_parts];
     std::copy(b->size, b->size + engine_parts, used);
     auto read = [&](int p) {
         used[p] = std::max((int64_t)0, std::min(used[p], b->size[p]));
-        f.part[p].resize((size_t)used[p]);
-        memory->read(f.part[p].data(), b->part[p], used[p]);
-        if (fresh) {
-            CHECK(memory->untouched(b->part[p], used[p], b->size[p]));
-        }
+        f.part[p] = memory_get(memory, b->part[p], used[p]);
+        CHECK(!fresh || memory_untouched(memory, b->part[p], used[p], b->size[p]));
     };
     for (int p : {engine_indice_pairs, engine_indice_pair_num, engine_nbsizes, engine_begin}) {
         read(p);
@@ -322,9 +312,87 @@ SPIRA_API engine_forms engine_buffers_read(const engine_memory *memory, const en
     return f;
 }
 
+// A map and its forms, in memory of either side.
+template <typename W>
+struct engine_layer {
+    spira::word_layout layout;
+    spira::kernel_shape kernel;
+    spira::voxel_set<W> source, outputs;
+    engine_limits limits;
+    spira::map_lists pairs;
+    engine_buffers buffers;
+    spira::device_status *trouble;
+    char *scratch; // of the device
+    size_t bytes;
+};
+
+template <typename W>
+SPIRA_API engine_layer<W> engine_layer_make(const test_memory *m, const spira::word_layout *layout,
+                                            const spira::kernel_shape *kernel,
+                                            spira::voxel_set<W> source, spira::voxel_set<W> outputs,
+                                            engine_limits limits) {
+    engine_layer<W> l = {};
+    const spira::device_status clear = {};
+    l.layout = *layout;
+    l.kernel = *kernel;
+    l.source = source;
+    l.outputs = outputs;
+    l.limits = limits;
+    l.pairs = {memory_new<int32_t>(m, spira::kernel_volume(kernel) + 1),
+               memory_new<int32_t>(m, limits.pairs), memory_new<int32_t>(m, limits.pairs),
+               limits.pairs};
+    l.buffers = engine_buffers_make(m, kernel->size, limits);
+    l.trouble = memory_put(m, &clear, 1);
+    return l;
+}
+
+// What the engines would have of these words.
+template <typename W>
+SPIRA_API engine_forms engine_wanted(const spira::word_layout *layout,
+                                     const spira::kernel_shape *kernel,
+                                     const std::vector<W> &source, const std::vector<W> &outputs,
+                                     engine_limits *limits) {
+    return engine_forms_make(kernel, engine_unpack(layout, source.data(), (int32_t)source.size()),
+                             engine_unpack(layout, outputs.data(), (int32_t)outputs.size()),
+                             limits);
+}
+
+template <typename W>
+SPIRA_API void engine_layer_good(const test_memory *m, const engine_layer<W> *l,
+                                 const engine_forms &wanted, bool fresh, const char *name) {
+    const char *difference = engine_difference(engine_buffers_read(m, &l->buffers, fresh), wanted);
+    const spira::device_status got = memory_value(m, l->trouble),
+                               told = engine_trouble(wanted, l->limits);
+    char text[512];
+    snprintf(text, sizeof text, "%s (%s)", difference, name);
+    test_check(!*difference, __FILE__, __LINE__, text);
+    snprintf(text, sizeof text, "flags %u, needed %u instead of %u, %u (%s)", got.flags, got.needed,
+             told.flags, told.needed, name);
+    test_check(memcmp(&got, &told, sizeof got) == 0, __FILE__, __LINE__, text);
+}
+
 // ---- cases --------------------------------------------------------------------------------------
 // check(layout, kernel, source, outputs, room, limits): compares with what the engines would have,
-// and returns that. outputs null: a submanifold layer.
+// and returns that. outputs null: a submanifold layer. A limit of -1 is just enough.
+
+// run(layer): makes the lists of a layer and writes all forms.
+template <typename F>
+auto engine_checker(const test_memory *m, F run) {
+    return [=](const spira::word_layout *layout, const spira::kernel_shape *kernel,
+               const auto &source, const auto *outputs, int32_t room, engine_limits limits) {
+        char name[160];
+        forms_name(outputs ? "two sets" : "one set", kernel, name, sizeof name);
+        const auto in = forms_set(source, room, m),
+                   out = outputs ? forms_set(*outputs, room, m) : in;
+        const engine_forms wanted =
+            engine_wanted(layout, kernel, source, outputs ? *outputs : source, &limits);
+        auto l = engine_layer_make(m, layout, kernel, in, out, limits);
+        CHECK_OK(run(&l));
+        engine_layer_good(m, &l, wanted, true, name);
+        guarded_finish();
+        return wanted;
+    };
+}
 
 struct engine_kernel {
     spira::triple size, dilation;
@@ -362,15 +430,6 @@ void engine_every_kernel(std::initializer_list<int32_t> sizes, F check) {
     }
 }
 
-template <typename W>
-std::vector<W> engine_floored(const spira::word_layout *layout, std::vector<W> words,
-                              spira::triple stride) {
-    for (W &word : words) {
-        word = spira::downsample_word(layout, word, stride, spira::downsample_by_mask(stride));
-    }
-    return set_sorted(words);
-}
-
 // A strided layer and its inverse, which have the same pairs: the engines keep one map for both.
 template <typename W, typename F>
 void engine_strides(int32_t voxels, F check) {
@@ -384,7 +443,7 @@ void engine_strides(int32_t voxels, F check) {
             const spira::word_layout l =
                 reference_layout<W>(lo, hi, 2, up, spira::kernel_reach(&k));
             const std::vector<W> fine = set_random<W>(&r, &l, lo, hi, voxels),
-                                 coarse = engine_floored(&l, fine, up);
+                                 coarse = forms_floored(&l, fine, up);
             const engine_forms f = check(&l, &k, fine, &coarse, 2, engine_limits{-1, -1}),
                                g = check(&l, &back, coarse, &fine, 0, engine_limits{-1, -1});
             CHECK_EQUAL(f.pairs, g.pairs);
@@ -422,7 +481,7 @@ void engine_full_and_one_more(std::initializer_list<int32_t> sizes, F check) {
 // Begins that disagree with the arrays, and of none: nothing is read or written out of bounds.
 // run(begin, b): makes lists of 4 pairs and writes the forms of a kernel of 3 offsets to b.
 template <typename F>
-void engine_lists_that_disagree(const engine_memory *memory, F run) {
+void engine_lists_that_disagree(const test_memory *memory, F run) {
     const int32_t begins[][4] = {
         {0, 9, 9, 9}, {-5, 2, 4, INT32_MAX}, {4, 0, 4, 0}, {0, 4, 0, 4}, {0, 0, 0, 0}};
     for (const auto &begin : begins) {
@@ -438,10 +497,6 @@ void engine_lists_that_disagree(const engine_memory *memory, F run) {
         }
         guarded_finish();
     }
-}
-
-SPIRA_API bool engine_same_trouble(spira::device_status got, spira::device_status wanted) {
-    return memcmp(&got, &wanted, sizeof got) == 0;
 }
 
 #endif

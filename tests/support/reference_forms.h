@@ -3,30 +3,14 @@
 #ifndef SPIRA_TESTS_REFERENCE_FORMS_H
 #define SPIRA_TESTS_REFERENCE_FORMS_H
 
-#include "reference.h"
-
-// ---- memory of either side ----------------------------------------------------------------------
-
-struct forms_memory {
-    void *(*make)(size_t bytes, const char *file, int line); // guarded and poisoned
-    void (*put)(void *to, const void *from, size_t bytes);   // from host memory, after make
-    void (*get)(void *to, const void *from, size_t bytes);   // to host memory: there after settle
-    void (*settle)();
-};
-
-SPIRA_API void forms_copy_host(void *to, const void *from, size_t bytes) {
-    if (bytes) {
-        memcpy(to, from, bytes);
-    }
-}
-
-inline const forms_memory forms_host = {guarded_new_bytes, forms_copy_host, forms_copy_host, [] {}};
+#include "memory.h"
+#include "sets.h"
 
 // A set in memory of exactly its capacity, which is `room` above its words. room < 0: its count is
 // -room above its capacity.
 template <typename W>
 SPIRA_API spira::voxel_set<W> forms_set(const std::vector<W> &words, int32_t room,
-                                        const forms_memory *m) {
+                                        const test_memory *m) {
     int32_t have = (int32_t)words.size(), capacity = std::max(have + std::max(room, 0), 1);
     int32_t count = room < 0 && have > 0 ? have - room : have;
     std::vector<W> all(words);
@@ -68,16 +52,6 @@ SPIRA_API forms_scene<W> forms_scene_make(const char *what, const spira::word_la
     return s;
 }
 
-// Up to `wanted` random words of a box.
-template <typename W>
-SPIRA_API std::vector<W> forms_words(random_state *r, const spira::word_layout *layout,
-                                     spira::triple lo, spira::triple hi, spira::triple stride,
-                                     int32_t wanted) {
-    std::vector<W> words((size_t)wanted + 1);
-    words.resize((size_t)reference_random_set(r, layout, lo, hi, stride, wanted, words.data()));
-    return words;
-}
-
 // The words of voxels in any order.
 template <typename W>
 SPIRA_API std::vector<W> forms_words_of(const spira::word_layout *layout,
@@ -87,9 +61,7 @@ SPIRA_API std::vector<W> forms_words_of(const spira::word_layout *layout,
         CHECK(spira::word_contains(layout, v));
         words.push_back(spira::word_pack<W>(layout, v));
     }
-    std::sort(words.begin(), words.end());
-    words.erase(std::unique(words.begin(), words.end()), words.end());
-    return words;
+    return set_sorted(words);
 }
 
 template <typename W>
@@ -131,12 +103,12 @@ SPIRA_API forms_scene<W> forms_scene_random(random_state *r, forms_kind kind,
     s.same = kind == forms_submanifold;
     int most = std::min(std::max(150000 / spira::kernel_volume(&kernel), 1), 700);
     s.source =
-        forms_words<W>(r, &s.layout, lo, hi, kind == forms_transposed ? coarse : kernel.stride,
-                       random_int(r, 1, kind <= forms_strided ? most : 700));
+        set_random<W>(r, &s.layout, lo, hi, random_int(r, 1, kind <= forms_strided ? most : 700),
+                      kind == forms_transposed ? coarse : kernel.stride);
     s.outputs = kind == forms_submanifold ? s.source
                 : kind == forms_strided
                     ? forms_floored<W>(&s.layout, s.source, coarse)
-                    : forms_words<W>(r, &s.layout, lo, hi, kernel.stride, random_int(r, 1, most));
+                    : set_random<W>(r, &s.layout, lo, hi, random_int(r, 1, most), kernel.stride);
     forms_name(sizeof(W) == 8 ? "random, 64 bits" : "random, 32 bits", &s.kernel, s.name,
                sizeof s.name);
     return s;
@@ -148,9 +120,8 @@ SPIRA_API forms_scene<uint32_t> forms_scene_small(int size, int32_t voxels) {
     const spira::kernel_shape kernel = spira::kernel_cube(size, 1);
     const spira::word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1},
                                                                  spira::kernel_reach(&kernel));
-    return forms_scene_make(
-        "small", &layout, &kernel,
-        forms_words<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, {1, 1, 1}, voxels));
+    return forms_scene_make("small", &layout, &kernel,
+                            set_random<uint32_t>(&r, &layout, {0, 0, 0}, {9, 9, 9}, voxels));
 }
 
 // The map [outputs, volume] by a hash table of coordinates.
@@ -480,7 +451,7 @@ SPIRA_API forms_place forms_place_of(const forms_layer<W> *l, int part, int64_t 
 // Sets and buffers of exactly their sizes. They live until the end of the test.
 template <typename W>
 SPIRA_API forms_layer<W> forms_layer_make(const forms_scene<W> *s, const forms_wish *wish,
-                                          int32_t room, const forms_memory *m) {
+                                          int32_t room, const test_memory *m) {
     forms_layer<W> l;
     l.layout = s->layout;
     l.kernel = s->kernel;
@@ -525,7 +496,7 @@ SPIRA_API spira::map_request<W> forms_request_of(const forms_layer<W> *l) {
 
 // Reads a part: all of it, or without poison only what was written.
 SPIRA_API std::vector<int32_t> forms_get(const int32_t *from, forms_place at,
-                                         const forms_memory *m) {
+                                         const test_memory *m) {
     std::vector<int32_t> values = forms_poisoned(at.rows * at.pitch);
     if (!test_environment("SPIRA_UNPOISONED")) {
         at = {1, at.rows * at.pitch, at.rows * at.pitch};
@@ -538,7 +509,7 @@ SPIRA_API std::vector<int32_t> forms_get(const int32_t *from, forms_place at,
 }
 
 template <typename W>
-SPIRA_API forms_result forms_fetch(const forms_layer<W> *l, const forms_memory *m) {
+SPIRA_API forms_result forms_fetch(const forms_layer<W> *l, const test_memory *m) {
     forms_result r;
     m->get(&r.trouble, l->trouble, sizeof r.trouble);
     m->settle();
@@ -571,9 +542,9 @@ SPIRA_API spira::status forms_build_host(const forms_layer<W> *l) {
 template <typename W>
 SPIRA_API forms_result forms_on_host(const forms_scene<W> *s, const forms_wish *wish,
                                      int32_t room) {
-    forms_layer<W> l = forms_layer_make(s, wish, room, &forms_host);
+    forms_layer<W> l = forms_layer_make(s, wish, room, &memory_host);
     CHECK_OK(forms_build_host(&l));
-    return forms_fetch(&l, &forms_host);
+    return forms_fetch(&l, &memory_host);
 }
 
 // ---- what is refused ----------------------------------------------------------------------------

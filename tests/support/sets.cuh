@@ -1,21 +1,14 @@
-// tests/support/sets.cuh: device memory for the layers of reference_forms.h, and voxel sets in it.
+// tests/support/sets.cuh: voxel sets in device memory.
 #ifndef SPIRA_TESTS_SETS_CUH
 #define SPIRA_TESTS_SETS_CUH
 
 #include "device.cuh"
 #include "reference_forms.h"
 
-// Into new memory.
-inline void device_put(void *to, const void *from, size_t bytes) {
-    device_fill(to, from, bytes, __FILE__, __LINE__);
-}
-
-inline const forms_memory forms_device = {device_new_bytes, device_put, device_get, device_settle};
-
 // A set in device memory of exactly its capacity, `room` words more than it has.
 template <typename W>
 spira::voxel_set<W> set_upload(const std::vector<W> &words, int32_t room = 0) {
-    return forms_set(words, room, &forms_device);
+    return forms_set(words, room, &memory_device);
 }
 
 // Other words in memory that exists; there must be room for them.
