@@ -13,66 +13,21 @@ namespace {
 
 const device_info device = device_made(90, 4, 232448, false);
 
-enum how { by_host, by_kernel };
-
-char *features_at; // of the run at hand
+template <typename W>
+const dense_side<W> by_host = {&memory_host, dense_host<W>};
 
 template <typename W>
-struct outcome {
-    std::vector<char> out;
-    device_status trouble;
-};
+const dense_side<W> by_kernel = {
+    &memory_host, [](const dense_args<W> *a) { return dense<W>(&device, a, nullptr); }};
 
-// Runs a problem in memory that is exactly as large as it must be.
-template <typename W>
-outcome<W> run(const dense_problem<W> *p, how by) {
-    const size_t in = (size_t)numeric_size(p->args.type),
-                 out = (size_t)numeric_size(p->args.out_type), bytes = p->bytes();
-    dense_args<W> a = p->args;
-    int32_t count = p->count;
-    outcome<W> o = {};
-    a.layout = &p->layout;
-    a.set.words = guarded_new<W>(a.set.capacity);
-    a.set.count = &count;
-    std::copy(p->words.begin(), p->words.end(), a.set.words);
-    char *features = guarded_new<char>((int64_t)(p->features.size() + in * (size_t)p->off_in));
-    features += in * (size_t)p->off_in;
-    std::copy(p->features.begin(), p->features.end(), features);
-    a.features = features_at = features;
-    char *map = guarded_new<char>((int64_t)(bytes + out * (size_t)p->off_out));
-    a.out = map + out * (size_t)p->off_out;
-    a.trouble = &o.trouble;
-    if (by == by_host) {
-        CHECK_OK(dense_host(&a));
-    } else {
-        CHECK_OK(dense<W>(&device, &a, nullptr));
-    }
-    CHECK(guarded_untouched(map, 0, (int64_t)(out * (size_t)p->off_out)));
-    o.out.assign((char *)a.out, (char *)a.out + bytes);
-    guarded_finish();
-    return o;
-}
+const auto sides = {&by_host<uint32_t>, &by_kernel<uint32_t>};
 
 template <typename W>
-bool agrees(const dense_problem<W> *p, how by) {
-    const outcome<W> got = run(p, by);
-    const device_status trouble = dense_expected_trouble(p);
-    const bool good =
-        got.out == dense_expected(p) && memcmp(&got.trouble, &trouble, sizeof trouble) == 0;
-    return test_check(good, __FILE__, __LINE__, p->label);
-}
-
-template <typename W>
-void check_random(uint64_t seed, int cases, int most, how by) {
+void check_random(uint64_t seed, int cases, int most, const dense_side<W> *side) {
     random_state r = random_make(seed);
     for (int i = 0; i < cases; ++i) {
         emulate::seed = (uint64_t)i;
-        const dense_shape s = dense_shape_random(&r, most);
-        const int percents[] = {0, 3, 40, 300};
-        dense_problem<W> p =
-            dense_problem_make<W>(&r, &s, percents[random_int(&r, 0, 3)], random_int(&r, 0, 9));
-        p.off_in = random_int(&r, 0, 1) * random_int(&r, 1, 7);
-        p.off_out = random_int(&r, 0, 1) * random_int(&r, 1, 3);
+        dense_problem<W> p = dense_problem_random<W>(&r, most);
         if (i % 5 == 0) {
             p.count = random_int(&r, 0, 1) ? -1 : p.args.set.capacity + 7;
             for (int32_t j = 0; j < p.voxels(); ++j) { // then all words are voxels
@@ -81,55 +36,30 @@ void check_random(uint64_t seed, int cases, int most, how by) {
             }
             p.layout.hi.z = (int)max_of(p.layout.hi.z, p.layout.lo.z + p.voxels());
         }
-        agrees(&p, by);
+        dense_agrees(&p, side);
     }
-}
-
-dense_shape shape_of(triple extent, int batch, int channels, numeric type, dense_order order) {
-    dense_shape s = {};
-    s.extent = extent;
-    s.stride = {1, 1, 1};
-    s.batch = batch;
-    s.channels = channels;
-    s.type = s.out_type = type;
-    s.order = order;
-    return s;
 }
 
 } // namespace
 
 TEST(dense_host_random) {
-    check_random<uint32_t>(1, 150, 12, by_host);
-    check_random<uint64_t>(2, 150, 12, by_host);
+    check_random(1, 150, 12, &by_host<uint32_t>);
+    check_random(2, 150, 12, &by_host<uint64_t>);
 }
 
 TEST(dense_kernels_random) {
-    check_random<uint32_t>(3, test_quick() ? 10 : 60, 14, by_kernel);
-    check_random<uint64_t>(4, test_quick() ? 10 : 60, 14, by_kernel);
+    check_random(3, test_quick() ? 10 : 60, 14, &by_kernel<uint32_t>);
+    check_random(4, test_quick() ? 10 : 60, 14, &by_kernel<uint64_t>);
 }
 
-// Around the edges of tiles (128 cells), chunks (64 channels, 1024 elements) and groups (8, 4).
 TEST(dense_kernels_every_edge) {
     random_state r = random_make(5);
-    for (dense_order order : {dense_channels_first, dense_channels_last}) {
-        for (triple extent : {triple{127, 1, 1}, triple{128, 1, 1}, triple{43, 3, 1},
-                              triple{4, 64, 2}, triple{1, 1, 130}, triple{3, 1, 129}}) {
-            for (int channels : {1, 7, 8, 64, 65}) {
-                const numeric type = channels % 2 ? numeric_bf16 : numeric_f16;
-                const dense_shape s = shape_of(extent, 1, channels, type, order);
-                if (extent.z > 2 && channels > 8) {
-                    continue; // a minute of emulation
-                }
-                const dense_problem<uint32_t> p = dense_problem_make<uint32_t>(&r, &s, 60, 0);
-                agrees(&p, by_kernel);
-            }
-        }
-    }
+    dense_every_edge(5, &by_kernel<uint32_t>, {1, 7, 8, 64, 65});
     for (int channels : {1023, 1024, 1032, 4096}) {
         for (dense_order order : {dense_channels_first, dense_channels_last}) {
-            const dense_shape s = shape_of({2, 2, 1}, 1, channels, numeric_f32, order);
+            const dense_shape s = dense_shape_of({2, 2, 1}, 1, channels, numeric_f32, order);
             const dense_problem<uint64_t> p = dense_problem_make<uint64_t>(&r, &s, 80, 2);
-            agrees(&p, by_kernel);
+            dense_agrees(&p, &by_kernel<uint64_t>);
         }
     }
 }
@@ -138,14 +68,14 @@ TEST(dense_kernels_every_edge) {
 TEST(dense_keeps_bits_of_one_format) {
     random_state r = random_make(6);
     for (numeric type : {numeric_f16, numeric_bf16, numeric_f32}) {
-        for (how by : {by_host, by_kernel}) {
-            const dense_shape s = shape_of({5, 4, 2}, 1, 8, type, (dense_order)(type % 2));
+        for (const dense_side<uint32_t> *by : sides) {
+            const dense_shape s = dense_shape_of({5, 4, 2}, 1, 8, type, (dense_order)(type % 2));
             dense_problem<uint32_t> p = dense_problem_make<uint32_t>(&r, &s, 200, 0);
             for (char &c : p.features) {
                 const char odd[] = {(char)0x7f, (char)0xff, (char)0x80, 1, 0, (char)0x7d};
                 c = odd[random_int(&r, 0, 5)];
             }
-            agrees(&p, by);
+            dense_agrees(&p, by);
         }
     }
 }
@@ -153,13 +83,13 @@ TEST(dense_keeps_bits_of_one_format) {
 // A voxel that the grid has, in a batch that the words have no bits for: zeros.
 TEST(dense_batches_beyond_the_words) {
     random_state r = random_make(7);
-    dense_shape s = shape_of({6, 5, 2}, 2, 4, numeric_f16, dense_channels_first);
-    for (how by : {by_host, by_kernel}) {
+    dense_shape s = dense_shape_of({6, 5, 2}, 2, 4, numeric_f16, dense_channels_first);
+    for (const dense_side<uint32_t> *by : sides) {
         dense_problem<uint32_t> p = dense_problem_make<uint32_t>(&r, &s, 80, 0);
         p.args.batch = 9;
-        agrees(&p, by);
+        dense_agrees(&p, by);
         p.args.grid.extent = {40, 40, 7}; // and cells that the words have no coordinates for
-        agrees(&p, by);
+        dense_agrees(&p, by);
     }
 }
 
@@ -167,10 +97,15 @@ TEST(dense_batches_beyond_the_words) {
 TEST(dense_leaves_out_words_outside_of_the_layout) {
     random_state r = random_make(9);
     for (dense_order order : {dense_channels_first, dense_channels_last}) {
-        const dense_shape s = shape_of({6, 5, 2}, 2, 4, numeric_f16, order);
+        const dense_shape s = dense_shape_of({6, 5, 2}, 2, 4, numeric_f16, order);
         dense_problem<uint32_t> p = dense_problem_make<uint32_t>(&r, &s, 80, 0);
         p.layout.lo.x = p.args.grid.origin.x + 2;
-        const outcome<uint32_t> host = run(&p, by_host), kernel = run(&p, by_kernel);
+        dense_outcome<uint32_t> host, kernel;
+        for (const dense_side<uint32_t> *by : sides) {
+            const dense_buffers<uint32_t> run = dense_buffers_make(&p, by->memory);
+            CHECK_OK(by->run(&run.args));
+            (by == &by_host<uint32_t> ? host : kernel) = dense_buffers_read(by->memory, &run);
+        }
         CHECK(host.out == kernel.out);
         CHECK_EQUAL(memcmp(&host.trouble, &kernel.trouble, sizeof host.trouble), 0);
         CHECK(host.trouble.flags & (uint32_t)device_flag_range);
@@ -189,24 +124,29 @@ TEST(dense_waits_for_the_features) {
         const dense_shape s = dense_shape_random(&r, 10);
         dense_problem<uint32_t> p = dense_problem_make<uint32_t>(&r, &s, 60, 2);
         p.args.programmatic = true;
-        emulate::previous = {[&] { memset(features_at, 0x5a, p.features.size()); },
-                             [&] { memcpy(features_at, p.features.data(), p.features.size()); }};
-        agrees(&p, by_kernel);
+        const dense_buffers<uint32_t> run = dense_buffers_make(&p, &memory_host);
+        emulate::previous = {[&] { memset(run.features, 0x5a, p.features.size()); },
+                             [&] { memcpy(run.features, p.features.data(), p.features.size()); }};
+        CHECK_OK(by_kernel<uint32_t>.run(&run.args));
         emulate::previous = {};
+        dense_buffers_judge(&p, &memory_host, &run);
+        guarded_finish();
     }
 }
 
 TEST(dense_finds_planted_errors) {
     random_state r = random_make(8);
-    const dense_shape s = shape_of({6, 5, 2}, 2, 4, numeric_f16, dense_channels_first);
+    const dense_shape s = dense_shape_of({6, 5, 2}, 2, 4, numeric_f16, dense_channels_first);
     dense_problem<uint32_t> p = dense_problem_make<uint32_t>(&r, &s, 80, 0);
-    const outcome<uint32_t> good = run(&p, by_kernel);
-    CHECK(good.out == dense_expected(&p));
+    const dense_buffers<uint32_t> run = dense_buffers_make(&p, &memory_host);
+    CHECK_OK(by_kernel<uint32_t>.run(&run.args));
+    const std::vector<char> good = dense_buffers_read(&memory_host, &run).out;
+    CHECK(good == dense_expected(&p));
     p.args.order = dense_channels_last;
-    CHECK(good.out != dense_expected(&p));
+    CHECK(good != dense_expected(&p));
     p.args.order = dense_channels_first;
     p.words[0] += 1; // another voxel
-    CHECK(good.out != dense_expected(&p));
+    CHECK(good != dense_expected(&p));
 }
 
 TEST(dense_bytes_of_a_birds_eye_map) {

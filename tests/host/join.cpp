@@ -13,99 +13,19 @@ namespace {
 
 const device_info device = device_made(90, 4, 232448, false);
 
-enum how { by_host, by_kernel };
-
-// Scratch of exactly the bytes that are asked for, at an aligned address.
-struct scratch {
-    std::vector<char> memory;
-    char *base;
-    explicit scratch(size_t bytes) : memory(bytes + 2 * workspace_alignment, (char)0xa5) {
-        base = (char *)round_up((int64_t)(uintptr_t)memory.data(), workspace_alignment);
-        memory.resize((size_t)(base - memory.data()) + bytes + 1);
-    }
-    bool intact() const {
-        return memory.back() == (char)0xa5;
-    }
-};
+template <typename W>
+const join_side<W> by_host = {&memory_host, join_host_workspace<W>, join_host<W>, join_sum_host};
 
 template <typename W>
-status run_join(const join_args<W> *a, how by) {
-    size_t bytes = 0;
-    SPIRA_TRY(by == by_host ? join_host_workspace(a, &bytes) : join_workspace(a, &bytes));
-    scratch s(bytes);
-    CHECK_STATUS(by == by_host ? join_host(a, s.base, bytes - 1)
-                               : join<W>(a, s.base, bytes - 1, nullptr),
-                 status_workspace);
-    SPIRA_TRY(by == by_host ? join_host(a, s.base, bytes) : join<W>(a, s.base, bytes, nullptr));
-    CHECK(s.intact());
-    return status_success();
-}
-
-// Memory of the arguments, on the host.
-template <typename W>
-struct host_run {
-    join_args<W> args;
-    join_sum_args sums;
-    int32_t counts[join_sets_max + 1];
-};
+const join_side<W> by_kernel = {
+    &memory_host, join_workspace<W>,
+    [](const join_args<W> *a, void *scratch, size_t bytes) {
+        return join<W>(a, scratch, bytes, nullptr);
+    },
+    [](const join_sum_args *a) { return join_sum(&device, a, nullptr); }};
 
 template <typename W>
-void host_run_make(const join_problem<W> *p, device_status *trouble, host_run<W> *h) {
-    const int64_t size = numeric_size(p->type), off = p->off * size;
-    h->args = p->args();
-    h->sums = {};
-    for (int s = 0; s < p->sets; ++s) {
-        h->args.set[s].words = guarded_new<W>(p->capacity(s));
-        std::copy(p->words[s].begin(), p->words[s].end(), h->args.set[s].words);
-        h->counts[s] = p->count[s];
-        h->args.set[s].count = &h->counts[s];
-        char *in = guarded_new<char>((int64_t)p->features[s].size() + off) + off;
-        std::copy(p->features[s].begin(), p->features[s].end(), in);
-        h->sums.in[s] = in;
-        h->sums.capacity[s] = p->capacity(s);
-    }
-    h->args.out.words = guarded_new<W>(p->out_capacity);
-    h->args.out.count = &h->counts[join_sets_max];
-    h->args.rows.begin = guarded_new<int32_t>(p->out_capacity + 1);
-    h->args.rows.order = guarded_new<int32_t>(p->total());
-    h->args.trouble = trouble;
-    h->sums.sets = p->sets;
-    h->sums.channels = p->channels;
-    h->sums.type = p->type;
-    h->sums.rows = h->args.rows;
-    h->sums.count = h->args.out.count;
-    h->sums.out_capacity = p->out_capacity;
-    h->sums.out = guarded_new<char>(p->out_capacity * p->channels * size + off) + off;
-}
-
-template <typename W>
-join_outcome<W> run(const join_problem<W> *p, how by) {
-    join_outcome<W> o = {};
-    host_run<W> h;
-    host_run_make(p, &o.trouble, &h);
-    CHECK_OK(run_join(&h.args, by));
-    CHECK_OK(by == by_host ? join_sum_host(&h.sums) : join_sum(&device, &h.sums, nullptr));
-    o.count = *h.args.out.count;
-    o.words.assign(h.args.out.words, h.args.out.words + p->out_capacity);
-    const int32_t *begin = h.args.rows.begin, *order = h.args.rows.order;
-    o.begin.assign(begin, begin + o.count + 1);
-    o.order.assign(order, order + o.begin.back());
-    const int64_t row = (int64_t)p->channels * numeric_size(p->type);
-    const char *sums = (const char *)h.sums.out;
-    o.sums.assign(sums, sums + o.count * row);
-    CHECK(guarded_untouched(sums, o.count * row, p->out_capacity * row));
-    guarded_finish();
-    return o;
-}
-
-template <typename W>
-bool agrees(const join_problem<W> *p, how by) {
-    const join_outcome<W> got = run(p, by), wanted = join_expected(p);
-    return test_check(join_outcomes_equal(&got, &wanted), __FILE__, __LINE__, p->label);
-}
-
-template <typename W>
-void check_random(uint64_t seed, int cases, int32_t most, how by) {
+void check_random(uint64_t seed, int cases, int32_t most, const join_side<W> *side) {
     random_state r = random_make(seed);
     for (int i = 0; i < cases; ++i) {
         emulate::seed = (uint64_t)i;
@@ -120,38 +40,24 @@ void check_random(uint64_t seed, int cases, int32_t most, how by) {
                     &p.layout, {0, p.layout.lo.x + j / 25, p.layout.lo.y + y, p.layout.lo.z + z});
             }
         }
-        agrees(&p, by);
+        join_agrees(&p, side);
     }
 }
 
 } // namespace
 
 TEST(join_host_random) {
-    check_random<uint32_t>(1, 160, 60, by_host);
-    check_random<uint64_t>(2, 160, 300, by_host);
+    check_random(1, 160, 60, &by_host<uint32_t>);
+    check_random(2, 160, 300, &by_host<uint64_t>);
 }
 
 TEST(join_kernels_random) {
-    check_random<uint32_t>(3, test_quick() ? 16 : 32, 60, by_kernel);
-    check_random<uint64_t>(4, 16, 400, by_kernel);
+    check_random(3, test_quick() ? 16 : 32, 60, &by_kernel<uint32_t>);
+    check_random(4, 16, 400, &by_kernel<uint64_t>);
 }
 
-// Around the edges of thread blocks (256 rows), of segments (512) and of tiles of the sort.
 TEST(join_kernels_every_size) {
-    random_state r = random_make(5);
-    for (int32_t rows : {1, 255, 256, 257, 511, 512, 513, 1025, 4097}) {
-        for (join_axis axis : {join_axis_none, join_axis_x, join_axis_z}) {
-            if (axis == join_axis_x && rows != 513 && rows != 4097) {
-                continue; // sorts are slow to emulate
-            }
-            join_problem<uint64_t> p = join_problem_make<uint64_t>(&r, 2, axis, 20, 0);
-            const word_layout &l = p.layout;
-            join_problem_fill(&r, &p, 0, l.lo, l.hi, 1, std::min(rows, 3000), 0);
-            join_problem_fill(&r, &p, 1, l.lo, l.hi, 1, (int32_t)max_of(rows - 3000, 0), 0);
-            p.out_capacity = rows == 513 ? 512 : rows;
-            agrees(&p, by_kernel);
-        }
-    }
+    join_every_size(5, &by_kernel<uint64_t>, true);
 }
 
 // VoxelNeXt: three levels, z dropped, in one join and in two; only roundings differ.
@@ -165,9 +71,9 @@ TEST(join_of_three_levels_and_a_projection) {
         join_problem_fill(&r, &p, s, p.layout.lo, p.layout.hi, 1 << s, 30, 4);
     }
     p.out_capacity = p.total();
-    const join_outcome<uint32_t> whole = run(&p, by_kernel);
+    const join_outcome<uint32_t> whole = join_outcome_of(&p, &by_kernel<uint32_t>);
     p.axis = join_axis_none;
-    const join_outcome<uint32_t> first = run(&p, by_kernel);
+    const join_outcome<uint32_t> first = join_outcome_of(&p, &by_kernel<uint32_t>);
     join_problem<uint32_t> q = p;
     q.sets = 1;
     q.axis = join_axis_z;
@@ -175,7 +81,7 @@ TEST(join_of_three_levels_and_a_projection) {
     q.count[0] = first.count;
     q.features[0] = first.sums;
     q.features[0].resize(q.words[0].size() * 32);
-    const join_outcome<uint32_t> second = run(&q, by_kernel);
+    const join_outcome<uint32_t> second = join_outcome_of(&q, &by_kernel<uint32_t>);
     CHECK(whole.words == second.words && whole.count == second.count);
     CHECK(whole.count < first.count);
     for (int64_t i = 0; i < (int64_t)whole.sums.size() / 2; ++i) {
@@ -186,11 +92,11 @@ TEST(join_of_three_levels_and_a_projection) {
 
 TEST(join_of_one_set_keeps_its_features) {
     random_state r = random_make(7);
-    for (how by : {by_host, by_kernel}) {
+    for (const join_side<uint32_t> *by : {&by_host<uint32_t>, &by_kernel<uint32_t>}) {
         join_problem<uint32_t> p = join_problem_make<uint32_t>(&r, 1, join_axis_none, 50, 3);
         join_problem_fill(&r, &p, 0, p.layout.lo, p.layout.hi, 1, 40, 3);
         p.out_capacity = p.capacity(0);
-        const join_outcome<uint32_t> o = run(&p, by);
+        const join_outcome<uint32_t> o = join_outcome_of(&p, by);
         CHECK(std::equal(o.sums.begin(), o.sums.end(), p.features[0].begin()));
         CHECK_EQUAL(o.count, p.voxels(0));
     }
@@ -204,8 +110,8 @@ TEST(join_shows_nan) {
     join_problem_fill(&r, &p, 0, p.layout.lo, p.layout.hi, 1, 40, 0);
     p.out_capacity = p.capacity(0);
     ((float *)p.features[0].data())[7] = float_from_bits(0x7fc00000u);
-    for (how by : {by_host, by_kernel}) {
-        const join_outcome<uint32_t> o = run(&p, by);
+    for (const join_side<uint32_t> *by : {&by_host<uint32_t>, &by_kernel<uint32_t>}) {
+        const join_outcome<uint32_t> o = join_outcome_of(&p, by);
         int shown = 0;
         for (size_t i = 0; i < o.sums.size() / 4; ++i) {
             shown += float_is_nan(((const float *)o.sums.data())[i]);
@@ -222,10 +128,8 @@ TEST(join_sum_waits_for_the_features) {
         const join_problem<uint32_t> p =
             join_problem_make<uint32_t>(&r, 2, join_axis_none, i ? 50 : 1, 3);
         const join_outcome<uint32_t> wanted = join_expected(&p);
-        device_status trouble = {};
-        host_run<uint32_t> h;
-        host_run_make(&p, &trouble, &h);
-        CHECK_OK(run_join(&h.args, by_host));
+        join_run<uint32_t> h = join_run_make(&p, &by_host<uint32_t>);
+        CHECK_OK(join_host(&h.args, h.scratch, h.bytes));
         h.sums.programmatic = true;
         auto each = [&](void (*change)(char *to, const std::vector<char> *from)) {
             for (int s = 0; s < p.sets; ++s) {
@@ -256,7 +160,7 @@ TEST(join_finds_planted_errors) {
         join_problem_fill(&r, &p, s, p.layout.lo, p.layout.hi, 1, 40, 3);
     }
     p.out_capacity = p.total();
-    const join_outcome<uint32_t> good = run(&p, by_kernel);
+    const join_outcome<uint32_t> good = join_outcome_of(&p, &by_kernel<uint32_t>);
     join_outcome<uint32_t> bad = join_expected(&p);
     CHECK(join_outcomes_equal(&good, &bad));
     std::swap(bad.order[0], bad.order[1]);

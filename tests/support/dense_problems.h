@@ -3,7 +3,7 @@
 #ifndef SPIRA_TESTS_DENSE_PROBLEMS_H
 #define SPIRA_TESTS_DENSE_PROBLEMS_H
 
-#include "reference.h"
+#include "memory.h"
 #include "sets.h"
 
 #include "../../spira/dense.h"
@@ -38,6 +38,12 @@ struct dense_shape {
     spira::numeric type, out_type;
     spira::dense_order order;
 };
+
+inline dense_shape dense_shape_of(spira::triple extent, int batch, int channels,
+                                  spira::numeric type, spira::dense_order order,
+                                  spira::triple stride = {1, 1, 1}) {
+    return {extent, stride, batch, channels, type, type, order};
+}
 
 // A voxel of the set at the cells of a share of the grid, and some that are no cells.
 template <typename W>
@@ -190,6 +196,108 @@ spira::device_status dense_expected_trouble(const dense_problem<W> *p) {
         s.needed = (uint32_t)p->count;
     }
     return s;
+}
+
+// ---- runs, on either side -----------------------------------------------------------------------
+
+template <typename W>
+struct dense_side {
+    const test_memory *memory;
+    spira::status (*run)(const spira::dense_args<W> *);
+};
+
+// The arguments of a problem, in memory that is exactly as large as it must be.
+template <typename W>
+struct dense_buffers {
+    spira::dense_args<W> args;
+    char *features, *map; // map: off_out elements, then the map
+    int64_t before, bytes;
+};
+
+template <typename W>
+dense_buffers<W> dense_buffers_make(const dense_problem<W> *p, const test_memory *m) {
+    const spira::device_status clear = {};
+    const int64_t in = (int64_t)spira::numeric_size(p->args.type) * p->off_in;
+    std::vector<char> features((size_t)in);
+    features.insert(features.end(), p->features.begin(), p->features.end());
+    dense_buffers<W> r = {};
+    r.args = p->args;
+    r.args.layout = &p->layout;
+    r.args.set.words = memory_put(m, p->words);
+    r.args.set.count = memory_put(m, &p->count, 1);
+    r.args.features = r.features = memory_put(m, features) + in;
+    r.before = (int64_t)spira::numeric_size(p->args.out_type) * p->off_out;
+    r.bytes = (int64_t)p->bytes();
+    r.map = memory_new<char>(m, r.before + r.bytes);
+    r.args.out = r.map + r.before;
+    r.args.trouble = memory_put(m, &clear, 1);
+    return r;
+}
+
+template <typename W>
+struct dense_outcome {
+    std::vector<char> out;
+    spira::device_status trouble;
+};
+
+// Nothing is written before the map.
+template <typename W>
+dense_outcome<W> dense_buffers_read(const test_memory *m, const dense_buffers<W> *r) {
+    CHECK(memory_untouched(m, r->map, 0, r->before));
+    return {memory_get(m, r->map + r->before, r->bytes), memory_value(m, r->args.trouble)};
+}
+
+template <typename W>
+bool dense_buffers_judge(const dense_problem<W> *p, const test_memory *m,
+                         const dense_buffers<W> *r) {
+    const dense_outcome<W> got = dense_buffers_read(m, r);
+    const spira::device_status wanted = dense_expected_trouble(p);
+    const bool good =
+        got.out == dense_expected(p) && memcmp(&got.trouble, &wanted, sizeof wanted) == 0;
+    return test_check(good, __FILE__, __LINE__, p->label);
+}
+
+// Frees all buffers.
+template <typename W>
+bool dense_agrees(const dense_problem<W> *p, const dense_side<W> *side) {
+    const dense_buffers<W> r = dense_buffers_make(p, side->memory);
+    CHECK_OK(side->run(&r.args));
+    const bool good = dense_buffers_judge(p, side->memory, &r);
+    guarded_finish();
+    return good;
+}
+
+// most: the largest extent
+template <typename W>
+dense_problem<W> dense_problem_random(random_state *r, int most) {
+    const dense_shape s = dense_shape_random(r, most);
+    const int percents[] = {0, 1, 3, 10, 40, 300};
+    dense_problem<W> p =
+        dense_problem_make<W>(r, &s, percents[random_int(r, 0, 5)], random_int(r, 0, 9));
+    p.off_in = random_int(r, 0, 1) * random_int(r, 1, 7);
+    p.off_out = random_int(r, 0, 1) * random_int(r, 1, 3);
+    return p;
+}
+
+// Around the edges of tiles (128 cells), chunks (64 channels, 1024 elements) and groups (8, 4).
+template <typename W>
+void dense_every_edge(uint64_t seed, const dense_side<W> *side, std::vector<int> channels_of) {
+    random_state r = random_make(seed);
+    for (spira::dense_order order : {spira::dense_channels_first, spira::dense_channels_last}) {
+        for (spira::triple extent :
+             {spira::triple{127, 1, 1}, spira::triple{128, 1, 1}, spira::triple{43, 3, 1},
+              spira::triple{4, 64, 2}, spira::triple{1, 1, 130}, spira::triple{3, 1, 129}}) {
+            for (int channels : channels_of) {
+                if (extent.z > 2 && channels > 8) {
+                    continue; // a minute of emulation
+                }
+                const spira::numeric type = channels % 2 ? spira::numeric_bf16 : spira::numeric_f16;
+                const dense_shape s = dense_shape_of(extent, 1, channels, type, order, {8, 8, 16});
+                const dense_problem<W> p = dense_problem_make<W>(&r, &s, 60, 3);
+                dense_agrees(&p, side);
+            }
+        }
+    }
 }
 
 #endif

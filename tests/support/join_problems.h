@@ -3,7 +3,7 @@
 #ifndef SPIRA_TESTS_JOIN_PROBLEMS_H
 #define SPIRA_TESTS_JOIN_PROBLEMS_H
 
-#include "reference.h"
+#include "memory.h"
 #include "sets.h"
 
 #include "../../spira/join.h"
@@ -179,6 +179,119 @@ join_outcome<W> join_expected(const join_problem<W> *p) {
         join_expect_sums(p, &entry.second, &o.sums);
     }
     return o;
+}
+
+// ---- runs, on either side -----------------------------------------------------------------------
+
+template <typename W>
+struct join_side {
+    const test_memory *memory;
+    spira::status (*workspace)(const spira::join_args<W> *, size_t *bytes);
+    spira::status (*join)(const spira::join_args<W> *, void *scratch, size_t bytes);
+    spira::status (*sum)(const spira::join_sum_args *);
+};
+
+// The arguments of a problem, in memory that is exactly as large as it must be.
+template <typename W>
+struct join_run {
+    spira::join_args<W> args;
+    spira::join_sum_args sums;
+    char *scratch;
+    size_t bytes;
+};
+
+template <typename W>
+join_run<W> join_run_make(const join_problem<W> *p, const join_side<W> *side) {
+    const test_memory *m = side->memory;
+    const spira::device_status clear = {};
+    const int64_t size = spira::numeric_size(p->type), off = p->off * size;
+    join_run<W> r = {};
+    r.args = p->args();
+    for (int s = 0; s < p->sets; ++s) {
+        std::vector<char> in((size_t)off);
+        in.insert(in.end(), p->features[s].begin(), p->features[s].end());
+        r.args.set[s].words = memory_put(m, p->words[s]);
+        r.args.set[s].count = memory_put(m, &p->count[s], 1);
+        r.sums.in[s] = memory_put(m, in) + off;
+        r.sums.capacity[s] = p->capacity(s);
+    }
+    r.args.out.words = memory_new<W>(m, p->out_capacity);
+    r.args.out.count = memory_new<int32_t>(m, 1);
+    r.args.rows.begin = memory_poisoned<int32_t>(m, p->out_capacity + 1);
+    r.args.rows.order = memory_poisoned<int32_t>(m, p->total());
+    r.args.trouble = memory_put(m, &clear, 1);
+    r.sums.sets = p->sets;
+    r.sums.channels = p->channels;
+    r.sums.type = p->type;
+    r.sums.rows = r.args.rows;
+    r.sums.count = r.args.out.count;
+    r.sums.out_capacity = p->out_capacity;
+    r.sums.out = memory_new<char>(m, off + p->out_capacity * p->channels * size) + off;
+    CHECK_OK(side->workspace(&r.args, &r.bytes));
+    r.scratch = memory_new<char>(m, (int64_t)r.bytes);
+    CHECK_STATUS(side->join(&r.args, r.scratch, r.bytes - 1), spira::status_workspace);
+    return r;
+}
+
+// What a run has left. Nothing is written beyond the sums.
+template <typename W>
+join_outcome<W> join_run_read(const join_problem<W> *p, const join_side<W> *side,
+                              const join_run<W> *r) {
+    const test_memory *m = side->memory;
+    const int64_t row = (int64_t)p->channels * spira::numeric_size(p->type);
+    const char *sums = (const char *)r->sums.out;
+    join_outcome<W> o = {};
+    o.count = memory_value(m, r->args.out.count);
+    if (CHECK(o.count >= 0 && o.count <= p->out_capacity)) {
+        o.trouble = memory_value(m, r->args.trouble);
+        o.words = memory_get(m, r->args.out.words, p->out_capacity);
+        o.begin = memory_get(m, r->args.rows.begin, o.count + 1);
+        const int32_t rows = o.begin.back();
+        if (CHECK(rows >= 0 && rows <= p->total())) {
+            o.order = memory_get(m, r->args.rows.order, rows);
+        }
+        o.sums = memory_get(m, sums, o.count * row);
+        CHECK(memory_untouched(m, sums, o.count * row, p->out_capacity * row));
+    }
+    return o;
+}
+
+// Frees all buffers.
+template <typename W>
+join_outcome<W> join_outcome_of(const join_problem<W> *p, const join_side<W> *side) {
+    const join_run<W> r = join_run_make(p, side);
+    CHECK_OK(side->join(&r.args, r.scratch, r.bytes));
+    CHECK_OK(side->sum(&r.sums));
+    const join_outcome<W> o = join_run_read(p, side, &r);
+    guarded_finish();
+    return o;
+}
+
+template <typename W>
+bool join_agrees(const join_problem<W> *p, const join_side<W> *side) {
+    const join_outcome<W> got = join_outcome_of(p, side), wanted = join_expected(p);
+    return test_check(join_outcomes_equal(&got, &wanted), __FILE__, __LINE__, p->label);
+}
+
+// Around the edges of warps, of thread blocks (256 rows), of segments (512) and of tiles of the
+// sort. slow: sorts are, so that two sizes must do.
+template <typename W>
+void join_every_size(uint64_t seed, const join_side<W> *side, bool slow) {
+    random_state r = random_make(seed);
+    for (int32_t rows : {1, 31, 255, 256, 257, 511, 512, 513, 1025, 4095, 4096, 4097}) {
+        for (int axis = spira::join_axis_none; axis <= spira::join_axis_z; ++axis) {
+            if (slow && (axis == spira::join_axis_y ||
+                         (axis == spira::join_axis_x && rows != 513 && rows != 4097))) {
+                continue;
+            }
+            join_problem<W> p = join_problem_make<W>(&r, 2, (spira::join_axis)axis, 20, 0);
+            const spira::word_layout &l = p.layout;
+            join_problem_fill(&r, &p, 0, l.lo, l.hi, 1, std::min(rows, 3000), 0);
+            join_problem_fill(&r, &p, 1, l.lo, l.hi, 1, std::max(rows - 3000, 0), 0);
+            p.out_capacity = rows == 513 ? 512 : rows;
+            join_agrees(&p, side);
+        }
+    }
 }
 
 #endif
