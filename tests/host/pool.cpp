@@ -1,49 +1,38 @@
 // tests/host/pool.cpp: pool.h.
 #include "../support/emulate_numeric.h"
-#include "../support/reference.h"
+#include "../support/pool_problems.h"
 
 #include "../../spira/pool.cuh"
 
-using namespace spira;
+using namespace pools;
+
+template <typename W>
+static const side<W> by_host = {
+    &memory_host, pool_host, nullptr,
+    [](const pool_global_args<W> *a, void *, size_t) { return pool_global_host(a); }};
+
+template <typename W>
+static const side<W> by_kernel = {&memory_host, [](const pool_args *a) { return pool(a, nullptr); },
+                                  pool_global_workspace,
+                                  [](const pool_global_args<W> *a, void *scratch, size_t bytes) {
+                                      return pool_global(a, scratch, bytes, nullptr);
+                                  }};
+
+// The host loops take floats: the values are those of the type all the same.
+static std::vector<float> check_local(const problem *p) {
+    problem floats = *p;
+    floats.type = numeric_f32;
+    const std::vector<float> out = problem_run(&floats, &by_host<uint32_t>);
+    problem_judge(&floats, out, __LINE__);
+    return out;
+}
 
 TEST(pool_local) {
-    random_state r = random_make(1);
-    for (int i = 0; i < 100; ++i) {
-        int32_t inputs = random_int(&r, 1, 60), outputs = random_int(&r, 0, 60);
-        int channels = random_int(&r, 1, 9), volume = random_int(&r, 1, 30);
-        float *in = guarded_new<float>((int64_t)inputs * channels);
-        float *out = guarded_new<float>((int64_t)outputs * channels);
-        int32_t *map = guarded_new<int32_t>((int64_t)outputs * volume);
-        for (int32_t j = 0; j < inputs * channels; ++j) {
-            in[j] = random_float(&r) - (i % 2 ? 3.0f : 0.0f); // also where all are negative
-        }
-        for (int32_t j = 0; j < outputs * volume; ++j) {
-            bool there = j / volume % 5 && random_int(&r, 0, 3) == 0; // some outputs have none
-            map[j] = there ? random_int(&r, 0, inputs - 1) : -1;
-        }
-        for (pool_kind kind : {pool_max, pool_average}) {
-            const pool_args args = {kind,     numeric_f32,          channels, volume, in, map,
-                                    &outputs, std::max(outputs, 1), out};
-            REQUIRE_OK(pool_host(&args));
-            for (int32_t o = 0; o < outputs; ++o) {
-                for (int c = 0; c < channels; ++c) {
-                    double largest = -INFINITY, sum = 0, taps = 0;
-                    for (int k = 0; k < volume; ++k) {
-                        if (map[o * volume + k] >= 0) {
-                            double x = (double)in[map[o * volume + k] * channels + c];
-                            largest = x > largest ? x : largest;
-                            sum += x;
-                            ++taps;
-                        }
-                    }
-                    double expected = taps == 0 ? 0 : kind == pool_max ? largest : sum / taps;
-                    double bound = kind == pool_max ? 0 : 4 * (taps + 2) / (1 << 24) * 4;
-                    CHECK(fabs((double)out[o * channels + c] - expected) <= bound);
-                }
-            }
-        }
-        guarded_finish();
-    }
+    problems_random(200, check_local);
+    problems_special(check_local);
+    problems_random(8, [](const problem *p) {
+        problem_judge(p, problem_run(p, &by_kernel<uint32_t>), __LINE__);
+    });
 }
 
 TEST(float_larger_keeps_nan) {
@@ -54,109 +43,25 @@ TEST(float_larger_keeps_nan) {
           isnan(float_larger(NAN, NAN)));
 }
 
-TEST(pool_local_shows_nan) {
-    const float in[] = {1, 2, NAN, 3, 5, INFINITY};
-    const int32_t map[] = {0, 1, 2, 2, 0, 1, 0, 2, 1, 1, 0, -1};
-    float out[8];
-    for (pool_kind kind : {pool_max, pool_average}) { // in [3, 2]: NaN in row 1, channel 0
-        const int32_t four = 4;
-        const pool_args args = {kind, numeric_f32, 2, 3, in, map, &four, 4, out};
-        REQUIRE_OK(pool_host(&args));
-        for (int o = 0; o < 4; ++o) {
-            CHECK(isnan(out[2 * o]));
-            CHECK_EQUAL(out[2 * o + 1], o < 3 ? INFINITY : kind == pool_max ? 3.0f : 2.5f);
-        }
-    }
-}
-
-// The kernels of global pooling, with the host's threads: maxima to the bit, averages to a few.
-template <typename W>
-static void check_emulated(pool_global_args<W> args, uint64_t seed) {
-    const std::vector<float> host((const float *)args.out,
-                                  (const float *)args.out + args.layout->batches * args.channels);
-    size_t bytes = 0;
-    CHECK_OK(pool_global_workspace(args.layout, args.channels, &bytes));
-    float *out = guarded_new<float>((int64_t)host.size());
-    args.out = out;
-    emulate::seed = seed;
-    CHECK_OK(pool_global(&args, guarded_new<char>((int64_t)bytes), bytes, nullptr));
-    for (size_t i = 0; i < host.size(); ++i) {
-        CHECK(fabsf(out[i] - host[i]) <= (args.kind == pool_max ? 0 : 1e-5f));
-    }
-}
-
-template <typename W>
-static void check_global(uint64_t seed) {
-    random_state r = random_make(seed);
-    for (int i = 0; i < 60; ++i) {
-        int batches = random_int(&r, 1, i % 20 ? 9 : 3), channels = random_int(&r, 1, 7);
-        triple lo = {-3, 0, 2}, hi = {3, 4, 5};
-        word_layout l = reference_layout<W>(lo, hi, batches, {1, 1, 1}, {1, 1, 1});
-        int32_t capacity = random_int(&r, 1, 200);
-        W *words = guarded_new<W>(capacity);
-        int32_t have = reference_random_set(&r, &l, lo, hi, {1, 1, 1}, capacity, words), count = 0;
-        int empty = random_int(&r, -1, batches - 1); // this batch index has no voxels
-        for (int32_t j = 0; j < have; ++j) {
-            if (word_unpack(&l, words[j]).batch != empty) {
-                words[count++] = words[j];
-            }
-        }
-        std::fill(words + count, words + capacity, word_none<W>());
-        float *in = guarded_new<float>((int64_t)count * channels);
-        float *out = guarded_new<float>((int64_t)batches * channels);
-        reference_random_values(&r, numeric_f32, 2, (int64_t)count * channels, in);
-        voxel_set<W> set = {words, &count, capacity};
-        for (pool_kind kind : {pool_max, pool_average}) {
-            const pool_global_args<W> args = {kind, numeric_f32, &l, set, channels, in, out};
-            REQUIRE_OK(pool_global_host(&args));
-            if (i % 20 == 0) {
-                check_emulated(args, seed + (uint64_t)i);
-            }
-            for (int j = 0; j < batches * channels; ++j) {
-                double largest = -INFINITY, sum = 0, rows = 0;
-                for (int32_t v = 0; v < count; ++v) {
-                    if (word_unpack(&l, words[v]).batch == j / channels) {
-                        double x = (double)in[v * channels + j % channels];
-                        largest = x > largest ? x : largest;
-                        sum += x;
-                        ++rows;
-                    }
-                }
-                double expected = rows == 0 ? 0 : kind == pool_max ? largest : sum / rows;
-                CHECK(fabs((double)out[j] - expected) <= (kind == pool_max ? 0 : 1e-5));
-                CHECK(j / channels != empty || out[j] == 0);
-            }
-        }
-        guarded_finish();
-    }
+static void check_global(const globals *g, int32_t room) {
+    globals floats = *g;
+    floats.type = numeric_f32;
+    globals_check(&floats, room, &by_host<uint32_t>);
+    globals_check(&floats, room / 2, &by_host<uint64_t>);
 }
 
 TEST(pool_global) {
-    check_global<uint32_t>(2);
-    check_global<uint64_t>(3);
+    globals_random(60, check_global);
+    globals_special(check_global);
 }
 
-TEST(pool_global_shows_nan_and_takes_nothing) {
-    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 3, {1, 1, 1}, {1, 1, 1});
-    uint32_t words[4];
-    for (int i = 0; i < 4; ++i) {
-        words[i] = word_pack<uint32_t>(&l, {i / 2, 0, 0, i});
-    }
-    const float in[4] = {1, NAN, 2, 3};
-    float out[3];
-    int32_t count = 4;
-    for (pool_kind kind : {pool_max, pool_average}) {
-        count = 4;
-        voxel_set<uint32_t> set = {words, &count, 4};
-        const pool_global_args<uint32_t> args = {kind, numeric_f32, &l, set, 1, in, out};
-        REQUIRE_OK(pool_global_host(&args));
-        CHECK(isnan(out[0]));
-        CHECK_EQUAL(out[1], kind == pool_max ? 3.0f : 2.5f);
-        CHECK_EQUAL(out[2], 0.0f);
-        count = 0;
-        REQUIRE_OK(pool_global_host(&args));
-        CHECK(out[0] == 0 && out[1] == 0 && out[2] == 0);
-    }
+// The kernels, with the host's threads.
+TEST(pool_global_emulated) {
+    globals_random(6, [](const globals *g, int32_t room) {
+        emulate::seed = (uint64_t)room;
+        globals_check(g, room, &by_kernel<uint32_t>);
+        globals_check(g, room / 2, &by_kernel<uint64_t>);
+    });
 }
 
 TEST(pool_batch_range_is_exact) {
@@ -231,4 +136,11 @@ TEST(pool_refuses) {
     global_refuses(status_bad_size, [](args *a) { a->set.capacity = 0; });
     global_refuses(status_bad_size, [](args *a) { a->channels = 0; });
     global_refuses(status_unsupported, [](args *a) { a->kind = (pool_kind)-1; });
+    CHECK_STATUS(pool_global(&global, nullptr, bytes, nullptr), status_null_pointer);
+    CHECK_STATUS(pool_global(&global, scratch, bytes - 1, nullptr), status_workspace);
+    CHECK_STATUS(pool_global(&global, scratch + 1, bytes, nullptr), status_alignment);
+    CHECK_STATUS(pool_global_workspace(nullptr, 4, &bytes), status_null_pointer);
+    CHECK_STATUS(pool_global_workspace(&l, 4, nullptr), status_null_pointer);
+    CHECK_STATUS(pool_global_workspace(&l, 0, &bytes), status_bad_size);
+    CHECK(guarded_untouched(scratch, 0, (int64_t)bytes));
 }
