@@ -441,7 +441,7 @@ void check_result(const device_net<W> *d, const frame *f, const result<W> &r) {
         }
         CHECK(pairs == expected);
     }
-    CHECK(reference_net_good(&judged, false));
+    CHECK(reference_net_good(&judged));
 }
 
 // ---- one graph ----------------------------------------------------------------------------------

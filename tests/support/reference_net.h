@@ -446,56 +446,6 @@ SPIRA_API reference_verdict reference_net_pooled(const reference_net_run<W> *run
     return worst;
 }
 
-// Judges a convolution in fp32 by the plainest loops there are, in double.
-template <typename W>
-SPIRA_API reference_verdict reference_net_convolved_plainly(const reference_net_run<W> *run,
-                                                            int layer) {
-    const spira::net_layer *l = &run->net->layers[layer];
-    std::vector<int32_t> map = reference_net_map(run->net, run->plan, &run->sets, layer);
-    std::vector<float> in = reference_net_floats(run, spira::net_number(l->source)),
-                       in2 = reference_net_floats(run, spira::net_number(l->source2));
-    const spira::conv_epilogue e = reference_net_epilogue(run, layer);
-    const int64_t volume = l->size.x * l->size.y * l->size.z;
-    const int64_t cin = reference_net_channels(run->net, spira::net_number(l->source));
-    const int64_t cin2 = reference_net_channels(run->net, spira::net_number(l->source2)),
-                  cout = l->channels;
-    const float *weight = run->params + reference_net_params(run->net, layer).weight;
-    reference_verdict worst = {-1, 0, 0, 0, 0};
-    std::vector<double> sum((size_t)cout), magnitude((size_t)cout);
-    const int32_t outputs = reference_net_voxels(run, layer);
-    for (int64_t o = 0; o < outputs; ++o) {
-        std::fill(sum.begin(), sum.end(), 0.0);
-        std::fill(magnitude.begin(), magnitude.end(), 0.0);
-        int64_t terms = 0;
-        for (int64_t k = 0; k < volume; ++k) {
-            int64_t source = map[(size_t)(o * volume + k)];
-            for (int64_t i = 0; source >= 0 && i < cin + cin2; ++i, ++terms) {
-                double x = (double)(i < cin ? in[(size_t)(source * cin + i)]
-                                            : in2[(size_t)(source * cin2 + i - cin)]);
-                for (int64_t c = 0; c < cout; ++c) {
-                    double product = x * (double)weight[(k * (cin + cin2) + i) * cout + c];
-                    sum[(size_t)c] += product;
-                    magnitude[(size_t)c] += fabs(product);
-                }
-            }
-        }
-        for (int64_t c = 0; c < cout; ++c) {
-            int64_t at = o * cout + c;
-            double error =
-                2.0 * (double)(terms + 4) * (magnitude[(size_t)c] / (1 << 24) + 0x1p-149);
-            double residual = e.residual ? (double)((const float *)e.residual)[at] : 0.0;
-            reference_value v =
-                reference_epilogue(sum[(size_t)c], error, &e, (int)c, residual, spira::numeric_f32);
-            double got = (double)((const float *)run->feature[1 + layer])[at];
-            double ratio = reference_ratio(got, v, spira::numeric_f32);
-            if (ratio > worst.ratio) {
-                worst = {ratio, at, got, v.expected, v.bound};
-            }
-        }
-    }
-    return worst;
-}
-
 // What a layer's shortcut adds, if it is fused into the layer.
 template <typename W>
 SPIRA_API reference_shortcut reference_net_shortcut(const reference_net_run<W> *run, int layer) {
@@ -618,21 +568,19 @@ SPIRA_API reference_verdict reference_net_multiplied(const reference_net_run<W> 
     return worst;
 }
 
-// The verdict on one layer; `plainly`: by the plain loops, which are for fp32 alone.
+// The verdict on one layer.
 template <typename W>
-SPIRA_API reference_verdict reference_net_judge(const reference_net_run<W> *run, int layer,
-                                                bool plainly) {
+SPIRA_API reference_verdict reference_net_judge(const reference_net_run<W> *run, int layer) {
     const spira::net_op op = run->net->layers[layer].op;
     return op == spira::net_join || op == spira::net_dense ? reference_net_gathered(run, layer)
            : op == spira::net_product                      ? reference_net_multiplied(run, layer)
-           : op != spira::net_conv                         ? reference_net_pooled(run, layer)
-           : plainly ? reference_net_convolved_plainly(run, layer)
-                     : reference_net_convolved(run, layer);
+           : op == spira::net_conv                         ? reference_net_convolved(run, layer)
+                                                           : reference_net_pooled(run, layer);
 }
 
 // Fails the test for each layer that is not within its bound.
 template <typename W>
-SPIRA_API bool reference_net_good(const reference_net_run<W> *run, bool plainly,
+SPIRA_API bool reference_net_good(const reference_net_run<W> *run,
                                   const char *file = __builtin_FILE(),
                                   int line = __builtin_LINE()) {
     bool good = true;
@@ -640,7 +588,7 @@ SPIRA_API bool reference_net_good(const reference_net_run<W> *run, bool plainly,
         if (run->plan->step[i].fused_into != spira::net_none) {
             continue; // judged with the layer that adds it
         }
-        reference_verdict v = reference_net_judge(run, i, plainly);
+        reference_verdict v = reference_net_judge(run, i);
         char text[256];
         snprintf(text, sizeof text,
                  "layer %d (%s), output %lld is %.9g instead of %.9g: %.3g times its bound %.3g", i,
