@@ -40,6 +40,17 @@ status layer_build(const device_layer<W> *d, cudaStream_t stream) {
     return map_build_lists(&l->layout, &request, &pairs, d->scratch, d->scratch_bytes, stream);
 }
 
+// In scratch of its own.
+template <typename W>
+status layer_build_alone(const forms_layer<W> *l) {
+    device_layer<W> d = {*l, nullptr, 0};
+    if (l->wish.pairs &&
+        !status_failed(map_lists_workspace(&l->kernel, l->outputs.capacity, &d.scratch_bytes))) {
+        d.scratch = device_new<char>((int64_t)d.scratch_bytes);
+    }
+    return layer_build(&d, stream_get());
+}
+
 // Restores the state after layer_make. The scratch keeps what the last run wrote.
 template <typename W>
 void layer_clean(const forms_layer<W> *l) {
@@ -150,23 +161,13 @@ std::vector<voxel> box(triple lo, triple hi, int batch = 0) {
 
 // ---- random scenes ------------------------------------------------------------------------------
 
-template <typename W>
-void check_random_scenes(uint64_t seed, int scenes) {
-    random_state r = random_make(seed);
-    for (int i = 0; i < scenes; ++i) {
-        triple stride = {random_int(&r, 1, 4), random_int(&r, 1, 4), random_int(&r, 1, 4)};
-        kernel_shape kernel = reference_random_kernel(&r, i % 4 ? 5 : 15, 3, stride);
-        forms_scene<W> s = forms_scene_random<W>(&r, (forms_kind)(i % forms_kinds), kernel);
-        std::vector<int32_t> map = forms_map(&s);
-        for (int wish = 0; wish < 3; ++wish) {
-            check_wish(&s, forms_wish_random(&r, &s, map), random_int(&r, -2, 150));
-        }
-    }
-}
+const auto check = [](const auto *s, const std::vector<int32_t> &, forms_wish wish, int32_t room) {
+    check_wish(s, wish, room);
+};
 
 DEVICE_TEST(gpu_forms_random_scenes) {
-    check_random_scenes<uint32_t>(1, test_quick() ? 8 : 300);
-    check_random_scenes<uint64_t>(2, test_quick() ? 8 : 300);
+    forms_random_scenes<uint32_t>(1, test_quick() ? 8 : 300, check);
+    forms_random_scenes<uint64_t>(2, test_quick() ? 8 : 300, check);
 }
 
 // ---- kernels of every size ----------------------------------------------------------------------
@@ -254,40 +255,18 @@ FORMS_TEST(tile_edges) {
     }
 }
 
-template <typename W>
-void check_field_ends(int batches, triple size, triple dilation) {
-    kernel_shape kernel = kernel_make(size, dilation);
-    word_layout layout =
-        reference_layout<W>({-7, 0, 5}, {21, 13, 29}, batches, {1, 1, 1}, kernel_reach(&kernel));
-    const triple lo = layout.lo, hi = layout.hi;
-    std::vector<voxel> ends;
-    for (int batch = 0; batch < batches; ++batch) {
-        for (int x : {lo.x, lo.x + 1, (lo.x + hi.x) / 2, hi.x - 1, hi.x}) {
-            for (int y : {lo.y, lo.y + 1, hi.y - 1, hi.y}) {
-                for (int z : {lo.z, lo.z + 1, lo.z + 2, hi.z - 1, hi.z}) {
-                    ends.push_back({batch, x, y, z});
-                }
-            }
-        }
-    }
-    forms_scene<W> s =
-        forms_scene_make("field ends", &layout, &kernel, forms_words_of<W>(&layout, ends));
-    check_scene(&s, {0, 2});
-    s.kernel.transposed = true;
-    check_scene(&s, {0, 2});
-}
-
 DEVICE_TEST(gpu_forms_field_ends) {
+    const auto scene = [](const auto *s) { check_scene(s, {0, 2}); };
     for (int batches : {1, 2, 5}) {
         if (test_quick() && batches != 2) {
             continue;
         }
-        check_field_ends<uint32_t>(batches, {3, 3, 3}, {1, 1, 1});
-        check_field_ends<uint32_t>(batches, {3, 3, 3}, {2, 1, 3});
-        check_field_ends<uint64_t>(batches, {5, 3, 7}, {1, 1, 1});
+        forms_field_ends<uint32_t>(batches, {3, 3, 3}, {1, 1, 1}, scene);
+        forms_field_ends<uint32_t>(batches, {3, 3, 3}, {2, 1, 3}, scene);
+        forms_field_ends<uint64_t>(batches, {5, 3, 7}, {1, 1, 1}, scene);
     }
-    check_field_ends<uint32_t>(1, {15, 1, 15}, {1, 1, 1});
-    check_field_ends<uint64_t>(3, {1, 15, 15}, {1, 1, 1});
+    forms_field_ends<uint32_t>(1, {15, 1, 15}, {1, 1, 1}, scene);
+    forms_field_ends<uint64_t>(3, {1, 15, 15}, {1, 1, 1}, scene);
 }
 
 FORMS_TEST(foreign_sets) {
@@ -450,38 +429,8 @@ DEVICE_TEST(gpu_forms_real_scans) {
 // ---- how many places the lists have -------------------------------------------------------------
 
 DEVICE_TEST(gpu_forms_lists_that_do_not_fit) {
-    random_state r = random_make(9);
-    for (int i = 0; i < (test_quick() ? 8 : 60); ++i) {
-        const bool alone = i % 4 >= 2; // lists alone: cubes have kernels of their own
-        kernel_shape kernel = alone ? kernel_cube(i % 4 == 2 ? 3 : 5, 1)
-                                    : reference_random_kernel(&r, i % 3 ? 5 : 12, 1, {1, 1, 1});
-        forms_scene<uint32_t> s =
-            forms_scene_random<uint32_t>(&r, (forms_kind)(i % forms_kinds), kernel);
-        std::vector<int32_t> map = forms_map(&s);
-        forms_wish wish = forms_everything();
-        if (alone) {
-            wish = forms_wish_lists();
-        }
-        wish.threshold = i % 3;
-        int64_t pairs = forms_pairs(kernel.size, map, &wish);
-        for (int64_t missing : {(int64_t)0, (int64_t)1, pairs / 2, pairs - 1}) {
-            if (pairs <= missing) {
-                continue;
-            }
-            wish = forms_wish_fit(wish, kernel.size, map, -missing);
-            device_layer<uint32_t> d = layer_make(&s, &wish);
-            for (int run = 0; run < 2; ++run) { // the second on the scratch of the first
-                layer_clean(&d.l);
-                CHECK_OK(layer_build(&d, stream_get()));
-                device_status trouble = device_value(d.l.trouble);
-                CHECK_EQUAL((trouble.flags & device_flag_capacity) != 0, missing > 0);
-                CHECK_EQUAL(trouble.needed, missing ? std::max(pairs, (int64_t)2) : 2);
-                CHECK_EQUAL(trouble.first_range, UINT32_MAX - 77); // as before
-            }
-            guarded_finish();
-            check_wish(&s, wish);
-        }
-    }
+    forms_lists_that_do_not_fit(&memory_device, test_quick() ? 8 : 60, check,
+                                [](const auto *l) { return layer_build_alone(l); });
 }
 
 // ---- lists of many sizes ------------------------------------------------------------------------
@@ -585,6 +534,13 @@ DEVICE_TEST(gpu_forms_batches) {
     }
 }
 
+void check_untouched(const forms_layer<uint32_t> *l) {
+    for (int p = 0; p < forms_parts; ++p) {
+        forms_place at = forms_place_of(l, p, 0);
+        CHECK(!l->part[p] || device_untouched(l->part[p], 0, at.rows * at.pitch));
+    }
+}
+
 // One bad request among good ones: nothing is launched, not even the requests before it.
 DEVICE_TEST(gpu_forms_batch_refuses) {
     forms_scene<uint32_t> s = forms_scene_small(3, 200);
@@ -619,44 +575,17 @@ DEVICE_TEST(gpu_forms_batch_refuses) {
     CHECK_STATUS(map_build_batch<uint32_t>(nullptr, &s.layout, &good, 1, stream_get()),
                  status_null_pointer);
     CHECK_OK(map_build_batch<uint32_t>(gpu(), &s.layout, nullptr, 0, stream_get()));
-    for (int p = 0; p < forms_begin; ++p) {
-        forms_place at = forms_place_of(&layer.l, p, 0);
-        CHECK(device_untouched(layer.l.part[p], 0, at.rows * at.pitch));
-    }
+    check_untouched(&layer.l);
 }
 
 // ---- what is refused ----------------------------------------------------------------------------
 
-void check_untouched(const forms_layer<uint32_t> *l) {
-    for (int p = 0; p < forms_parts; ++p) {
-        forms_place at = forms_place_of(l, p, 0);
-        CHECK(device_untouched(l->part[p], 0, at.rows * at.pitch));
-    }
-}
-
 DEVICE_TEST(gpu_forms_refuses) {
+    forms_refuses(&memory_device, [](const auto *l) { return layer_build_alone(l); });
     forms_scene<uint32_t> s = forms_scene_small(3, 200);
     forms_wish wish = forms_everything();
     wish.pairs_capacity = 200 * 27;
     device_layer<uint32_t> good = layer_make(&s, &wish);
-    auto refuse = [&](const forms_spoilt *one, bool half, bool pairs) {
-        device_layer<uint32_t> bad = good;
-        bad.l.wish.half = half;
-        bad.l.wish.pairs = pairs;
-        one->spoil(&bad.l);
-        CHECK_STATUS(layer_build(&bad, stream_get()), one->code);
-    };
-    for (bool pairs : {false, true}) {
-        for (const forms_spoilt &one : forms_spoilt_layers) {
-            refuse(&one, false, pairs);
-        }
-        for (const forms_spoilt &one : forms_spoilt_halves) {
-            refuse(&one, true, pairs);
-        }
-    }
-    for (const forms_spoilt &one : forms_spoilt_lists) {
-        refuse(&one, false, true);
-    }
     CHECK_STATUS(map_build_forms<uint32_t>(&s.layout, &s.kernel, good.l.source, good.l.outputs,
                                            nullptr, stream_get()),
                  status_null_pointer);
@@ -671,7 +600,6 @@ DEVICE_TEST(gpu_forms_refuses) {
                                  stream_get()),
                  status_unsupported);
     check_untouched(&good.l);
-    CHECK_OK(layer_build(&good, stream_get()));
 }
 
 // Scratch that is one byte short, null, or not aligned.
@@ -921,33 +849,6 @@ FORMS_TEST(in_kernels_of_ones_own) {
             }
         }
     }
-}
-
-// ---- the test, tested ---------------------------------------------------------------------------
-
-DEVICE_TEST(gpu_forms_planted_errors_are_found) {
-    forms_scene<uint32_t> s = forms_scene_small(3, 300);
-    forms_wish wish = forms_everything();
-    wish.threshold = 2;
-    wish = forms_wish_fit(wish, s.kernel.size, plain_map(&s), 1);
-    const forms_result wanted = forms_on_host(&s, &wish, 5);
-    device_layer<uint32_t> d = layer_make(&s, &wish, 5), bad = d;
-    REQUIRE_OK(layer_build(&d, stream_get()));
-    forms_result got = forms_fetch(&d.l, &memory_device);
-    CHECK_EQUAL(forms_difference(&got, &wanted, ""), "");
-    // Offsets in the opposite order; a set that lost its first voxel.
-    auto differs = [&] {
-        layer_clean(&bad.l);
-        CHECK_OK(layer_build(&bad, stream_get()));
-        got = forms_fetch(&bad.l, &memory_device);
-        CHECK(*forms_difference(&got, &wanted, ""));
-        bad = d;
-    };
-    bad.l.kernel.transposed = true;
-    differs();
-    uint32_t moved = s.source[0] - 1; // into the margin: no voxel, still the first
-    device_copy_in(d.l.source.words, &moved, 1);
-    differs();
 }
 
 } // namespace

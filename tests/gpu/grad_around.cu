@@ -10,24 +10,7 @@ namespace {
 
 const bool large = true;
 
-template <typename T>
-T *put(const std::vector<T> &values) {
-    return device_upload(values.data(), (int64_t)values.size());
-}
-
-template <typename T>
-T *fresh(int64_t count) {
-    return device_new<T>(count);
-}
-
-template <typename T>
-const T *fetch(const T *from, int64_t count) {
-    return device_fetch(from, count);
-}
-
-bool untouched(const char *at, int64_t from, int64_t count) {
-    return device_untouched(at, from, count);
-}
+const test_memory *const memory = &memory_device;
 
 cudaStream_t stream() {
     return stream_get();

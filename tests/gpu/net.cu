@@ -235,47 +235,6 @@ DEVICE_TEST(gpu_net_set_capacity_passed) {
 
 // ---- one graph ----------------------------------------------------------------------------------
 
-namespace {
-
-// One graph, captured once for a capacity, over frames of all sizes up to it and beyond. Each frame
-// gives what a run without a graph gives in a workspace without a past, and, where all layers are
-// kept, what the host says. side: null, or the second stream of the graph alone.
-template <typename W>
-void check_replays(const char *name, numeric type, bool keep_all, const net_side *side) {
-    network n;
-    network_named(name, &n);
-    const int32_t most = test_quick() ? 150 : 1100;
-    net_limits limits = limits_make(&n, type, most, keep_all);
-    limits.overlap = side != nullptr;
-    limits.overlap_early = side && keep_all;
-    device_net<W> d = device_net_make<W>(&n, &limits), fresh = device_net_make<W>(&n, &limits);
-    d.side = side;
-    cudaGraphExec_t replay = device_net_capture(&d);
-    REQUIRE(replay != nullptr);
-    const int32_t voxels[] = {most / 2, 0,        1, most,     most + 1, most / 3,
-                              2 * most, most - 1, 0, 2 * most, 1,        most / 2 + 1};
-    const int frames = test_quick() ? 5 : 12;
-    for (int i = 0; i < frames; ++i) {
-        frame f = frame_make<W>(16 + (uint64_t)i, &d.plan->layout, voxels[i], n.input_channels);
-        device_net_upload(&d, &f);
-        graph_replay(replay);
-        check_told(&d, voxels[i]);
-        result<W> got = result_fetch(&d);
-        CHECK_EQUAL(got.words[0].size(), (size_t)std::min(voxels[i], most));
-        device_net_forget(&fresh, 0xff);
-        CHECK_EQUAL(difference(got, device_net_result(&fresh, &f), true), "");
-        if (keep_all) {
-            check_result(&d, &f, got);
-        }
-        graph_replay(replay); // again, on what it left
-        CHECK_EQUAL(difference(result_fetch(&d), got, true), "");
-    }
-    CUDA_CHECK(cudaGraphExecDestroy(replay));
-    guarded_finish();
-}
-
-} // namespace
-
 // On one stream, and beside a second one.
 DEVICE_TEST(gpu_net_graph_replays) {
     const struct {
@@ -302,9 +261,11 @@ DEVICE_TEST(gpu_net_graph_replays) {
     };
     for (const auto &c : cases) {
         if (!test_quick() || c.quick) {
+            network n;
+            network_named(c.name, &n);
             const net_side *side = c.beside ? side_get() : nullptr;
-            c.wide ? check_replays<uint64_t>(c.name, c.type, c.keep_all, side)
-                   : check_replays<uint32_t>(c.name, c.type, c.keep_all, side);
+            c.wide ? check_replays<uint64_t>(&n, c.type, c.keep_all, side)
+                   : check_replays<uint32_t>(&n, c.type, c.keep_all, side);
         }
     }
 }

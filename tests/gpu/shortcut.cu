@@ -1,7 +1,7 @@
 // tests/gpu/shortcut.cu: a 1x1x1 convolution that is computed within another and added
 // (conv_shortcut), against sums in double; and networks whose plans have such layers.
 #include "../support/devices.h"
-#include "../support/nets.cuh"
+#include "../support/net_checks.cuh"
 #include "../support/problems.cuh"
 
 using namespace problems;
@@ -383,37 +383,13 @@ DEVICE_TEST(gpu_shortcut_networks) {
     CHECK_EQUAL(minkunet, 7);
 }
 
-// One graph over frames of other sizes, on two streams; what a workspace without a past gives.
+// One graph over frames of other sizes, on two streams.
 DEVICE_TEST(gpu_shortcut_graph_replays) {
     NEED_SHORTCUTS();
     random_state r = random_make(9);
-    const int32_t most = test_quick() ? 150 : 1100;
     for (int i = 0; i < (test_quick() ? 1 : 4); ++i) {
         network n;
         network_residual(&r, &n);
-        net_limits limits = nets::limits_make(&n, numeric_f16, most, true);
-        limits.overlap = true;
-        device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
-        limits.overlap = false;
-        device_net<uint32_t> fresh = device_net_make<uint32_t>(&n, &limits);
-        d.side = side_get();
-        cudaGraphExec_t replay = device_net_capture(&d);
-        REQUIRE(replay != nullptr);
-        for (int32_t voxels : {most / 2, 0, 1, most, most + 1, most / 3, most - 1}) {
-            if (test_thinned(2)) {
-                continue;
-            }
-            frame f = frame_make<uint32_t>(16 + (uint64_t)voxels, &d.plan->layout, voxels,
-                                           n.input_channels);
-            device_net_upload(&d, &f);
-            graph_replay(replay);
-            check_told(&d, voxels);
-            result<uint32_t> got = result_fetch(&d);
-            device_net_forget(&fresh, 0xff);
-            CHECK_EQUAL(difference(got, device_net_result(&fresh, &f), true), "");
-            check_result(&d, &f, got);
-        }
-        CUDA_CHECK(cudaGraphExecDestroy(replay));
-        guarded_finish();
+        check_replays<uint32_t>(&n, numeric_f16, true, side_get());
     }
 }

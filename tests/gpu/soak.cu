@@ -9,7 +9,7 @@
 // have begun hangs there.
 #include "../../spira/conv_grad.cuh"
 #include "../support/nets.cuh"
-#include "../support/orders.cuh"
+#include "../support/orders.h"
 
 #include <chrono>
 #include <cuda.h>
@@ -405,7 +405,8 @@ few_call few_layouts() {
     std::vector<order_request> requests;
     std::vector<few_array> arrays;
     for (int m = 0; m < order_maps_max; ++m) {
-        const order_layout t = r.layout = order_layout_new(order_count(rows), volume);
+        const order_layout t = r.layout =
+            order_layout_new(&memory_device, order_count(rows), volume);
         requests.push_back(r);
         arrays.push_back(few_array_of(t.row, (int64_t)t.groups * order_rows));
         arrays.push_back(few_array_of(t.mask, t.groups));

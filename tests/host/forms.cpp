@@ -33,32 +33,15 @@ static int64_t check_scene(const forms_scene<W> *s, int32_t room = 0) {
 
 // ---- random scenes ------------------------------------------------------------------------------
 
-template <typename W>
-static void check_random_scenes(uint64_t seed, int scenes) {
-    random_state r = random_make(seed);
-    int64_t found[forms_kinds] = {};
-    for (int i = 0; i < scenes; ++i) {
-        triple stride = {random_int(&r, 1, 4), random_int(&r, 1, 4), random_int(&r, 1, 4)};
-        kernel_shape kernel = reference_random_kernel(&r, i % 5 ? 5 : 15, 3, stride);
-        forms_kind kind = (forms_kind)(i % forms_kinds);
-        forms_scene<W> s = forms_scene_random<W>(&r, kind, kernel);
-        std::vector<int32_t> map = forms_map(&s);
-        for (int wish = 0; wish < 4; ++wish) {
-            check_wish(&s, map, forms_wish_random(&r, &s, map), random_int(&r, -2, 40));
-        }
-        found[kind] += (int64_t)map.size() - std::count(map.begin(), map.end(), -1);
-    }
-    for (int64_t taps : found) {
-        CHECK(taps > (test_quick() ? 0 : 1000)); // the scenes are not empty
-    }
-}
+static const auto check = [](const auto *s, const std::vector<int32_t> &map, forms_wish wish,
+                             int32_t room) { check_wish(s, map, wish, room); };
 
 TEST(forms_random_scenes_32) {
-    check_random_scenes<uint32_t>(1, test_quick() ? 40 : 400);
+    forms_random_scenes<uint32_t>(1, test_quick() ? 40 : 400, check);
 }
 
 TEST(forms_random_scenes_64) {
-    check_random_scenes<uint64_t>(2, test_quick() ? 40 : 400);
+    forms_random_scenes<uint64_t>(2, test_quick() ? 40 : 400, check);
 }
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -146,39 +129,13 @@ TEST(forms_sizes_around_mask_tiles_and_chunks) {
     CHECK_EQUAL(check_scene(&s, 3), 0);
 }
 
-// Voxels on both sides of every field's ends and at all corners: nothing wraps.
-template <typename W>
-static void check_field_ends(int batches, triple size) {
-    kernel_shape kernel = {size, {1, 1, 1}, {1, 1, 1}, false};
-    word_layout l =
-        reference_layout<W>({-7, 0, 5}, {21, 13, 29}, batches, {1, 1, 1}, kernel_reach(&kernel));
-    const triple lo = l.lo, hi = l.hi;
-    std::vector<voxel> ends, corners;
-    for (int batch = 0; batch < batches; ++batch) {
-        for (int x : {lo.x, lo.x + 1, hi.x - 1, hi.x}) {
-            for (int y : {lo.y, lo.y + 1, hi.y - 1, hi.y}) {
-                for (int z : {lo.z, lo.z + 1, hi.z - 1, hi.z}) {
-                    ends.push_back({batch, x, y, z});
-                }
-            }
-        }
-        for (int c = 0; c < 8; ++c) {
-            corners.push_back(
-                {batch, c & 1 ? hi.x : lo.x, c & 2 ? hi.y : lo.y, c & 4 ? hi.z : lo.z});
-        }
-    }
-    forms_scene<W> s = forms_scene_make<W>("field ends", &l, &kernel, forms_words_of<W>(&l, ends));
-    check_scene(&s);
-    s = forms_scene_make<W>("corners", &l, &kernel, forms_words_of<W>(&l, corners));
-    CHECK_EQUAL(check_scene(&s), (int64_t)corners.size()); // each has itself and no other
-}
-
 TEST(forms_field_ends) {
+    const auto scene = [](const auto *s) { check_scene(s); };
     for (int batches : {1, 2, 5}) {
-        check_field_ends<uint32_t>(batches, {3, 3, 3});
-        check_field_ends<uint64_t>(batches, {5, 3, 7});
+        forms_field_ends<uint32_t>(batches, {3, 3, 3}, {1, 1, 1}, scene);
+        forms_field_ends<uint64_t>(batches, {5, 3, 7}, {1, 1, 1}, scene);
     }
-    check_field_ends<uint32_t>(1, {15, 1, 15});
+    forms_field_ends<uint32_t>(1, {15, 1, 15}, {1, 1, 1}, scene);
 }
 
 // No two voxels merge: there are as many outputs as inputs, but the layer is not submanifold.
@@ -205,31 +162,8 @@ TEST(forms_strided_with_as_many_outputs) {
 // ---- how many places the lists have -------------------------------------------------------------
 
 TEST(forms_lists_that_do_not_fit) {
-    random_state r = random_make(8);
-    for (int i = 0; i < 40; ++i) {
-        kernel_shape kernel = kernel_cube(random_int(&r, 1, 5), 1);
-        forms_scene<uint32_t> s =
-            forms_scene_random<uint32_t>(&r, (forms_kind)(i % forms_kinds), kernel);
-        std::vector<int32_t> map = forms_map(&s);
-        forms_wish wish = forms_everything();
-        wish.threshold = i % 3;
-        int64_t pairs = forms_pairs(kernel.size, map, &wish);
-        check_wish(&s, map, forms_wish_fit(wish, kernel.size, map)); // exactly enough
-        for (int64_t missing : {(int64_t)1, pairs / 2, pairs - 1}) {
-            if (pairs <= missing || missing < 1) {
-                continue;
-            }
-            wish = forms_wish_fit(wish, kernel.size, map, -missing);
-            forms_layer<uint32_t> l = forms_layer_make(&s, &wish, 0, &memory_host);
-            CHECK_OK(forms_build_host(&l));
-            CHECK_EQUAL(l.trouble->flags, (uint32_t)(device_flag_range | device_flag_capacity));
-            CHECK_EQUAL(l.trouble->needed, std::max(pairs, (int64_t)2));
-            CHECK_EQUAL(l.trouble->first_range, UINT32_MAX - 77); // as before
-            CHECK(std::count(l.part[forms_begin], l.part[forms_begin] + kernel_volume(&kernel) + 1,
-                             0) == kernel_volume(&kernel) + 1);
-            check_wish(&s, map, wish);
-        }
-    }
+    forms_lists_that_do_not_fit(&memory_host, 40, check,
+                                [](const auto *l) { return forms_build_host(l); });
 }
 
 // ---- real scans ---------------------------------------------------------------------------------
@@ -256,40 +190,15 @@ TEST(forms_of_kitti) {
 
 // ---- errors -------------------------------------------------------------------------------------
 
-// Refuses, and writes nothing at all.
-static void check_refused(const forms_layer<uint32_t> *good, const forms_spoilt *s, bool pairs) {
-    forms_layer<uint32_t> l = *good;
-    l.wish.pairs = pairs;
-    s->spoil(&l);
-    CHECK_STATUS(forms_build_host(&l), s->code);
-    for (int p = 0; p < forms_parts; ++p) {
-        forms_place at = forms_place_of(good, p, 0);
-        CHECK(guarded_untouched(good->part[p], 0, at.rows * at.pitch));
-    }
-}
-
 TEST(forms_refuses) {
-    forms_scene<uint32_t> s = forms_scene_small(3, 80);
-    forms_wish wish = forms_everything();
+    forms_refuses(&memory_host, [](const auto *l) { return forms_build_host(l); });
+    const forms_scene<uint32_t> s = forms_scene_small(3, 80);
+    forms_wish wish = forms_wish_os(map_all, true);
+    const forms_layer<uint32_t> half = forms_layer_make(&s, &wish, 0, &memory_host);
+    CHECK_OK(forms_build_host(&half)); // of a layer that has the symmetry
+    wish = forms_everything();
     wish.pairs_capacity = 80 * 27;
-    wish.threshold = 1;
-    forms_layer<uint32_t> good = forms_layer_make(&s, &wish, 0, &memory_host);
-    for (bool pairs : {false, true}) {
-        for (const forms_spoilt &one : forms_spoilt_layers) {
-            check_refused(&good, &one, pairs);
-        }
-    }
-    for (const forms_spoilt &one : forms_spoilt_lists) {
-        check_refused(&good, &one, true);
-    }
-    forms_layer<uint32_t> half = good; // of a layer that has no symmetry
-    half.wish.half = true;
-    for (bool pairs : {false, true}) {
-        for (const forms_spoilt &one : forms_spoilt_halves) {
-            check_refused(&half, &one, pairs);
-        }
-    }
-    CHECK_OK(forms_build_host(&half));
+    const forms_layer<uint32_t> good = forms_layer_make(&s, &wish, 0, &memory_host);
     map_forms none = forms_of(&good);
     CHECK_STATUS(
         map_build_forms_host<uint32_t>(&s.layout, &s.kernel, good.source, good.outputs, nullptr),

@@ -9,7 +9,7 @@
 #include "../../spira/pool_grad.cuh"
 #include "../../spira/voxel_features_grad.cuh"
 
-#include "../support/test.h"
+#include "../support/memory.h"
 
 using namespace spira;
 
@@ -17,26 +17,7 @@ namespace {
 
 const bool large = false;
 
-template <typename T>
-T *put(const std::vector<T> &values) {
-    T *to = guarded_new<T>((int64_t)values.size());
-    std::copy(values.begin(), values.end(), to);
-    return to;
-}
-
-template <typename T>
-T *fresh(int64_t count) {
-    return guarded_new<T>(count);
-}
-
-template <typename T>
-const T *fetch(const T *from, int64_t) {
-    return from;
-}
-
-bool untouched(const char *at, int64_t from, int64_t count) {
-    return guarded_untouched(at, from, count);
-}
+const test_memory *const memory = &memory_host;
 
 cudaStream_t stream() {
     return nullptr;
@@ -119,13 +100,13 @@ TEST(grad_pool_global_batch_beyond_the_layout) {
         a.kind = kind;
         a.type = numeric_f32;
         a.layout = &layout;
-        a.set = {put<uint32_t>({word_pack<uint32_t>(&layout, {0, 1, 1, 1}),
-                                word_pack<uint32_t>(&layout, {2, 1, 1, 1}),
-                                word_pack<uint32_t>(&four, {3, 1, 1, 1})}),
+        a.set = {memory_put<uint32_t>(memory, {word_pack<uint32_t>(&layout, {0, 1, 1, 1}),
+                                               word_pack<uint32_t>(&layout, {2, 1, 1, 1}),
+                                               word_pack<uint32_t>(&four, {3, 1, 1, 1})}),
                  &count, 3};
         a.channels = 1;
-        a.in = put<float>({1, 2, 3});
-        a.out_grad = put<float>({10, 11, 12});
+        a.in = memory_put<float>(memory, {1, 2, 3});
+        a.out_grad = memory_put<float>(memory, {10, 11, 12});
         float *grad = guarded_new<float>(3);
         a.in_grad = grad;
         size_t bytes = 0;

@@ -146,8 +146,7 @@ TEST(net_graph_shares_what_is_derived_alike) {
     CHECK_EQUAL(plan.sets, 6);
 }
 
-// ---- grids, bounds, capacities
-// --------------------------------------------------------------------
+// ---- grids, bounds, capacities ------------------------------------------------------------------
 
 TEST(net_graph_grids) {
     network n;

@@ -1,7 +1,6 @@
 // tests/host/order.cpp: order.h.
+#include "../support/orders.h"
 #include "../support/reference.h"
-
-#include "../../spira/order.h"
 
 #include <bitset>
 #include <map>
@@ -10,17 +9,8 @@
 
 using namespace spira;
 
-// Each array is a buffer of its own, of exactly the size that order.h states.
 static order_layout layout_new(int32_t capacity, int32_t volume) {
-    const int64_t groups = (capacity + 63) / 64;
-    order_layout t;
-    t.row = guarded_new<int32_t>(groups * 64);
-    t.mask = guarded_new<uint32_t>(groups * ((volume + 31) / 32));
-    t.source = guarded_new<int32_t>(groups * volume * 64);
-    t.schedule = guarded_new<int32_t>((groups + 1) / 2);
-    t.groups = (int32_t)groups;
-    t.volume = volume;
-    return t;
+    return order_layout_new(&memory_host, (capacity + 63) / 64, volume);
 }
 
 static status build(const kernel_shape *kernel, const int32_t *map, int32_t count, int32_t capacity,

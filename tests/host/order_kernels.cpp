@@ -20,40 +20,6 @@ const device_info device = device_made(90, 1, 232448, false);
 
 typedef order_scene scene;
 
-// Each array is a guarded buffer of its exact size.
-template <typename T>
-T *copy(const T *from, int64_t count, int64_t room = 0) {
-    T *to = guarded_new<T>(count + room);
-    T *at = room ? (T *)round_up((int64_t)to, compact_alignment) : to;
-    std::copy(from, from + count, at);
-    return at;
-}
-
-order_request request_make(const scene *s, int32_t extra) {
-    order_request r = order_scene_request(s);
-    const int64_t groups = order_count(s->capacity) + extra, volume = order_scene_columns(s);
-    const bool compact = !s->compact.empty();
-    r.map = compact ? nullptr : copy(s->map.data(), (int64_t)s->map.size());
-    r.compact = compact ? copy(s->compact.data(), (int64_t)s->compact.size(), 4) : nullptr;
-    r.count = copy(&s->told, 1);
-    r.layout.row = guarded_new<int32_t>(groups * order_rows);
-    r.layout.mask = guarded_new<uint32_t>(groups * order_words((int)volume));
-    r.layout.source = guarded_new<int32_t>(groups * volume * order_rows);
-    r.layout.schedule = guarded_new<int32_t>(order_pairs((int32_t)groups));
-    r.layout.groups = (int32_t)groups;
-    r.layout.volume = (int32_t)volume;
-    return r;
-}
-
-order_arrays arrays_of(const order_layout *t) {
-    order_arrays a = order_arrays_make(t->groups, t->volume);
-    std::copy(t->row, t->row + a.row.size(), a.row.begin());
-    std::copy(t->mask, t->mask + a.mask.size(), a.mask.begin());
-    std::copy(t->source, t->source + a.source.size(), a.source.begin());
-    std::copy(t->schedule, t->schedule + a.schedule.size(), a.schedule.begin());
-    return a;
-}
-
 // ---- what the previous kernel still writes ------------------------------------------------------
 
 // Until a kernel has waited for the previous one, the scratch is garbage, but for the tickets of
@@ -98,7 +64,7 @@ void check_scenes(std::vector<scene> scenes, int32_t extra = 0) {
     hiding.clear();
     for (scene &s : scenes) {
         wanted.push_back(order_arrays_on_host(&s, extra));
-        requests.push_back(request_make(&s, extra));
+        requests.push_back(order_request_make(&memory_host, &s, extra, !s.compact.empty()));
     }
     const int maps = (int)scenes.size();
     const size_t tickets = workspace_alignment; // the first array
@@ -126,7 +92,7 @@ void check_scenes(std::vector<scene> scenes, int32_t extra = 0) {
         CHECK_OK(order_build(&device, requests.data(), maps, scratch, bytes, nullptr));
         emulate::previous = {};
         for (size_t i = 0; i < scenes.size(); ++i) {
-            const order_arrays got = arrays_of(&requests[i].layout);
+            const order_arrays got = order_arrays_fetch(&memory_host, &requests[i].layout);
             CHECK_EQUAL(order_difference(got, wanted[i], "on the host"), "");
         }
     }

@@ -3,8 +3,7 @@
 // to the bit. A test on the GPU and one of emulated kernels include it, and have before:
 //
 //     large                  whether problems may be large
-//     put(vector), fresh<T>(count)      arrays for the kernels
-//     fetch(array, count), untouched(array, from, count)
+//     memory                 for the arrays of the kernels (test_memory)
 //     stream(), device()     of the launches
 //
 // ..._case(seed) is one problem of a kind.
@@ -12,18 +11,12 @@
 #define SPIRA_TESTS_GRAD_AROUND_H
 
 #include "dense_problems.h"
+#include "problems.h"
 #include "reference_forms.h"
 
 using namespace spira;
 
 const numeric grad_formats[] = {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16};
-
-template <typename T>
-T *host_put(const std::vector<T> &values) {
-    T *to = guarded_new<T>((int64_t)values.size());
-    std::copy(values.begin(), values.end(), to);
-    return to;
-}
 
 inline std::vector<float> grad_values(random_state *r, numeric type, int64_t count) {
     std::vector<float> v((size_t)count);
@@ -31,24 +24,20 @@ inline std::vector<float> grad_values(random_state *r, numeric type, int64_t cou
     return v;
 }
 
-inline std::vector<char> stored(numeric type, const std::vector<float> &values) {
-    std::vector<char> to(values.size() * (size_t)numeric_size(type));
-    reference_store(type, values.data(), (int64_t)values.size(), to.data());
-    return to;
-}
+using problems::features_store;
 
 // A kernel's `got` [total] of the type is the host loop's [used], rounded; nothing is written
 // behind.
 inline void check_same(numeric type, const float *host, const void *got, int64_t used,
                        int64_t total) {
     const int64_t size = numeric_size(type);
-    const char *copy = fetch((const char *)got, used * size);
+    const std::vector<char> copy = memory_get(memory, (const char *)got, used * size);
     bool same = true;
     for (int64_t i = 0; i < used; ++i) {
-        same = same && numeric_load(type, copy, i) == numeric_stored(type, host[i]);
+        same = same && numeric_load(type, copy.data(), i) == numeric_stored(type, host[i]);
     }
     CHECK(same);
-    CHECK(untouched((const char *)got, used * size, total * size));
+    CHECK(memory_untouched(memory, (const char *)got, used * size, total * size));
 }
 
 // ---- pooling ------------------------------------------------------------------------------------
@@ -81,11 +70,11 @@ inline pool_case pool_make(random_state *r, numeric type, pool_kind kind, forms_
     p.out_grad = grad_values(r, type, (int64_t)(p.outputs + 1) * p.args.channels);
     p.map.push_back(-1);
     p.back.push_back(-1);
-    p.args.in = kind == pool_max ? host_put(p.in) : nullptr;
-    p.args.out_grad = host_put(p.out_grad);
-    p.args.map = host_put(p.map);
-    p.args.back = host_put(p.back);
-    p.args.count = host_put(std::vector<int32_t>(1, p.inputs));
+    p.args.in = kind == pool_max ? memory_put(&memory_host, p.in) : nullptr;
+    p.args.out_grad = memory_put(&memory_host, p.out_grad);
+    p.args.map = memory_put(&memory_host, p.map);
+    p.args.back = memory_put(&memory_host, p.back);
+    p.args.count = memory_put(&memory_host, std::vector<int32_t>(1, p.inputs));
     p.args.capacity = p.inputs + random_int(r, 1, 3);
     p.args.in_grad = guarded_new<float>((int64_t)p.args.capacity * p.args.channels);
     return p;
@@ -133,12 +122,12 @@ inline void pool_grad_case(int seed) {
     }
     CHECK(worst <= 1e-5);
     pool_grad_args a = p.args;
-    a.in = kind == pool_max ? put(stored(type, p.in)) : nullptr;
-    a.out_grad = put(stored(type, p.out_grad));
-    a.map = put(p.map);
-    a.back = put(p.back);
-    a.count = put(std::vector<int32_t>(1, p.inputs));
-    a.in_grad = fresh<char>(total * numeric_size(type));
+    a.in = kind == pool_max ? memory_put(memory, features_store(type, p.in)) : nullptr;
+    a.out_grad = memory_put(memory, features_store(type, p.out_grad));
+    a.map = memory_put(memory, p.map);
+    a.back = memory_put(memory, p.back);
+    a.count = memory_put(memory, std::vector<int32_t>(1, p.inputs));
+    a.in_grad = memory_new<char>(memory, total * numeric_size(type));
     REQUIRE_OK(pool_grad(&a, stream()));
     check_same(type, host, a.in_grad, used, total);
     guarded_finish();
@@ -175,8 +164,8 @@ inline void pool_global_grad_case(int seed) {
     const std::vector<float> grad = grad_values(&r, a.type, (int64_t)batches * a.channels);
     pool_global_grad_args<uint32_t> h = a;
     float *host = guarded_new<float>(total);
-    h.in = host_put(in);
-    h.out_grad = host_put(grad);
+    h.in = memory_put(&memory_host, in);
+    h.out_grad = memory_put(&memory_host, grad);
     h.in_grad = host;
     REQUIRE_OK(pool_global_grad_host(&h));
     for (int b = 0; b < batches; ++b) { // what a batch index has given
@@ -199,13 +188,14 @@ inline void pool_global_grad_case(int seed) {
             CHECK(a.kind == pool_average || at < 0 || (double)host[at * a.channels + c] == wanted);
         }
     }
-    a.set = {put(words), put(std::vector<int32_t>(1, count)), count + 2};
-    a.in = put(stored(a.type, in));
-    a.out_grad = put(stored(a.type, grad));
-    a.in_grad = fresh<char>(total * numeric_size(a.type));
+    a.set = {memory_put(memory, words), memory_put(memory, std::vector<int32_t>(1, count)),
+             count + 2};
+    a.in = memory_put(memory, features_store(a.type, in));
+    a.out_grad = memory_put(memory, features_store(a.type, grad));
+    a.in_grad = memory_new<char>(memory, total * numeric_size(a.type));
     size_t bytes = 0;
     REQUIRE_OK(pool_global_workspace(a.layout, a.channels, &bytes));
-    char *scratch = fresh<char>((int64_t)bytes);
+    char *scratch = memory_new<char>(memory, (int64_t)bytes);
     CHECK_STATUS(pool_global_grad(&a, scratch, bytes - 1, stream()), status_workspace);
     REQUIRE_OK(pool_global_grad(&a, scratch, bytes, stream()));
     check_same(a.type, host, a.in_grad, used, total);
@@ -227,23 +217,24 @@ inline void dense_grad_case(int seed) {
     int32_t count = p.count;
     device_status trouble = {};
     a.layout = &p.layout;
-    a.set.words = host_put(p.words);
+    a.set.words = memory_put(&memory_host, p.words);
     a.set.count = &count;
-    a.features = host_put(p.features);
+    a.features = memory_put(&memory_host, p.features);
     a.out = guarded_new<char>((int64_t)p.bytes());
     a.trouble = &trouble;
     REQUIRE_OK(dense_host(&a));
     a.features = nullptr;
-    char *host = guarded_new<char>(all * size), *got = fresh<char>(all * size);
+    char *host = guarded_new<char>(all * size), *got = memory_new<char>(memory, all * size);
     REQUIRE_OK(dense_grad_host(&a, host));
-    a.set.words = put(p.words);
-    a.set.count = put(std::vector<int32_t>(1, count));
-    a.out = put(std::vector<char>((const char *)a.out, (const char *)a.out + p.bytes()));
-    a.trouble = put(std::vector<device_status>(1));
+    a.set.words = memory_put(memory, p.words);
+    a.set.count = memory_put(memory, std::vector<int32_t>(1, count));
+    a.out =
+        memory_put(memory, std::vector<char>((const char *)a.out, (const char *)a.out + p.bytes()));
+    a.trouble = memory_put(memory, std::vector<device_status>(1));
     REQUIRE_OK(dense_grad(device(), &a, got, stream()));
     const int64_t used = (int64_t)p.voxels() * a.channels;
-    CHECK(memcmp(host, fetch(got, used * size), (size_t)(used * size)) == 0);
-    CHECK(untouched(got, used * size, all * size));
+    CHECK(memcmp(host, memory_get(memory, got, used * size).data(), (size_t)(used * size)) == 0);
+    CHECK(memory_untouched(memory, got, used * size, all * size));
     bool good = true;
     for (int64_t i = 0; i < used; ++i) {
         voxel cell;
@@ -294,7 +285,7 @@ inline void voxel_features_grad_case(int seed) {
     std::fill(f.size, f.size + 3, 0.25f);
     int32_t count = voxels;
     f.values = values.data();
-    f.rows = {nullptr, host_put(order), host_put(begin)};
+    f.rows = {nullptr, memory_put(&memory_host, order), memory_put(&memory_host, begin)};
     f.set.count = &count;
     f.set.capacity = voxels + 3;
     f.type = numeric_f32;
@@ -325,7 +316,7 @@ inline void voxel_features_grad_case(int seed) {
     a.count = &count;
     a.capacity = f.set.capacity;
     a.type = type;
-    a.features_grad = host_put(stored(type, grad));
+    a.features_grad = memory_put(&memory_host, features_store(type, grad));
     const int columns = voxel_features_grad_channels(a);
     a.values_grad = guarded_new<float>((int64_t)rows * columns);
     REQUIRE_OK(voxel_features_grad_host(&a));
@@ -341,17 +332,17 @@ inline void voxel_features_grad_case(int seed) {
         *value = kept;
         CHECK(fabs((double)host[row * columns + c] - slope) <= 2e-3);
     }
-    a.values = put(values);
-    a.rows = {nullptr, put(order), put(begin)};
-    a.count = put(std::vector<int32_t>(1, count));
-    a.features_grad = put(stored(type, grad));
-    a.values_grad = fresh<float>((int64_t)rows * columns);
+    a.values = memory_put(memory, values);
+    a.rows = {nullptr, memory_put(memory, order), memory_put(memory, begin)};
+    a.count = memory_put(memory, std::vector<int32_t>(1, count));
+    a.features_grad = memory_put(memory, features_store(type, grad));
+    a.values_grad = memory_new<float>(memory, (int64_t)rows * columns);
     REQUIRE_OK(voxel_features_grad(&a, stream()));
-    const float *got = fetch(a.values_grad, (int64_t)rows * columns);
-    CHECK(memcmp(host, got, (size_t)(rows * columns) * sizeof(float)) == 0);
+    const std::vector<float> got = memory_get(memory, a.values_grad, (int64_t)rows * columns);
+    CHECK(memcmp(host, got.data(), got.size() * sizeof(float)) == 0);
     a.rows.order = nullptr;
     CHECK_STATUS(voxel_features_grad(&a, stream()), status_null_pointer);
-    a.rows.order = put(order);
+    a.rows.order = memory_put(memory, order);
     a.features_channels = channels + 1;
     CHECK_STATUS(voxel_features_grad(&a, stream()), status_bad_size);
     a.append = 4;
@@ -431,22 +422,20 @@ inline void join_sum_grad_case(int seed) {
     std::vector<char> out((size_t)off);
     out.insert(out.end(), p.out_grad.begin(), p.out_grad.end());
     for (bool host : {true, false}) {
+        const test_memory *m = host ? &memory_host : memory;
         join_sum_grad_args a = p.args;
-        a.out_grad = (host ? host_put(out) : put(out)) + off;
-        a.rows = host ? join_rows{host_put(p.begin), host_put(p.order)}
-                      : join_rows{put(p.begin), put(p.order)};
-        a.count = host ? &p.voxels : put(std::vector<int32_t>(1, p.voxels));
+        a.out_grad = memory_put(m, out) + off;
+        a.rows = {memory_put(m, p.begin), memory_put(m, p.order)};
+        a.count = memory_put(m, &p.voxels, 1);
         for (int s = 0; s < a.sets; ++s) {
             const int64_t bytes = (int64_t)join_sum_grad_bytes(&a, s) + off;
-            a.in_grad[s] = s == left_out
-                               ? nullptr
-                               : (host ? guarded_new<char>(bytes) : fresh<char>(bytes)) + off;
+            a.in_grad[s] = s == left_out ? nullptr : memory_new<char>(m, bytes) + off;
         }
         REQUIRE_OK(host ? join_sum_grad_host(&a) : join_sum_grad(&a, stream()));
         for (int s = 0; s < a.sets; ++s) {
             const char *got = (const char *)a.in_grad[s];
             const int64_t bytes = (int64_t)join_sum_grad_bytes(&a, s);
-            CHECK(s == left_out || join_grad_good(&p, s, host ? got : fetch(got, bytes)));
+            CHECK(s == left_out || join_grad_good(&p, s, memory_get(m, got, bytes).data()));
         }
     }
     guarded_finish();

@@ -108,6 +108,42 @@ void check_network(const network *n, numeric type, int32_t voxels, int32_t capac
     guarded_finish();
 }
 
+// One graph, captured once for a capacity, over frames of all sizes up to it and beyond. Each frame
+// gives what a run without a graph gives in a workspace without a past, and, where all layers are
+// kept, what the host says. side: null, or the second stream of the graph alone.
+template <typename W>
+void check_replays(const network *n, numeric type, bool keep_all, const net_side *side) {
+    const int32_t most = test_quick() ? 150 : 1100;
+    net_limits limits = limits_make(n, type, most, keep_all);
+    limits.overlap = side != nullptr;
+    limits.overlap_early = side && keep_all;
+    device_net<W> d = device_net_make<W>(n, &limits), fresh = device_net_make<W>(n, &limits);
+    d.side = side;
+    cudaGraphExec_t replay = device_net_capture(&d);
+    REQUIRE(replay != nullptr);
+    const int32_t voxels[] = {most / 2, 0,        1, most,     most + 1, most / 3,
+                              2 * most, most - 1, 0, 2 * most, 1,        most / 2 + 1};
+    const int frames = test_quick() ? 5 : 12;
+    for (int i = 0; i < frames; ++i) {
+        frame f = frame_make<W>(16 + (uint64_t)i, &d.plan->layout, voxels[i], n->input_channels);
+        device_net_upload(&d, &f);
+        graph_replay(replay);
+        result<W> got = result_fetch(&d);
+        CHECK_EQUAL(got.words[0].size(), (size_t)std::min(voxels[i], most));
+        device_net_forget(&fresh, 0xff);
+        CHECK_EQUAL(difference(got, device_net_result(&fresh, &f), true), "");
+        if (keep_all) {
+            check_result(&d, &f, got);
+        } else {
+            check_told(&d, voxels[i]);
+        }
+        graph_replay(replay); // again, on what it left
+        CHECK_EQUAL(difference(result_fetch(&d), got, true), "");
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+    guarded_finish();
+}
+
 } // namespace nets
 
 #endif

@@ -3,10 +3,9 @@
 #ifndef SPIRA_TESTS_ORDERS_H
 #define SPIRA_TESTS_ORDERS_H
 
-#include "../../spira/order.h"
-#include "test.h"
+#include "memory.h"
 
-#include <vector>
+#include "../../spira/order.h"
 
 // ---- kernel maps --------------------------------------------------------------------------------
 
@@ -142,20 +141,53 @@ inline order_arrays order_arrays_make(int32_t groups, int32_t volume) {
     return a;
 }
 
-inline spira::order_layout order_arrays_layout(order_arrays *a) {
-    return {a->row.data(),      a->mask.data(), a->source.data(),
-            a->schedule.data(), a->groups,      a->volume};
+// A poisoned layout in memory of either side, each array a buffer of its own.
+inline spira::order_layout order_layout_new(const test_memory *m, int32_t groups, int32_t volume) {
+    spira::order_layout l;
+    l.row = memory_poisoned<int32_t>(m, (int64_t)groups * spira::order_rows);
+    l.mask = memory_poisoned<uint32_t>(m, (int64_t)groups * spira::order_words(volume));
+    l.source = memory_poisoned<int32_t>(m, (int64_t)groups * volume * spira::order_rows);
+    l.schedule = memory_poisoned<int32_t>(m, spira::order_pairs(groups));
+    l.groups = groups;
+    l.volume = volume;
+    return l;
 }
 
-// The layout of a scene. extra: row groups beyond the capacity
+// All arrays of a layout, with the entries that were not written.
+inline order_arrays order_arrays_fetch(const test_memory *m, const spira::order_layout *l) {
+    order_arrays a = order_arrays_make(l->groups, l->volume);
+    m->get(a.row.data(), l->row, a.row.size() * sizeof a.row[0]);
+    m->get(a.mask.data(), l->mask, a.mask.size() * sizeof a.mask[0]);
+    m->get(a.source.data(), l->source, a.source.size() * sizeof a.source[0]);
+    m->get(a.schedule.data(), l->schedule, a.schedule.size() * sizeof a.schedule[0]);
+    m->settle();
+    return a;
+}
+
+// The request of a scene, whose map may be compact. extra: row groups beyond the capacity
+inline spira::order_request order_request_make(const test_memory *m, order_scene *s, int32_t extra,
+                                               bool compact) {
+    spira::order_request r = order_scene_request(s);
+    if (compact && order_scene_can_be_compact(s)) {
+        order_scene_compact(s);
+        r.compact = memory_put(m, s->compact);
+        r.map = nullptr;
+    } else {
+        r.map = memory_put(m, s->map);
+    }
+    r.count = memory_put(m, &s->told, 1);
+    r.layout = order_layout_new(m, spira::order_count(s->capacity) + extra, order_scene_columns(s));
+    return r;
+}
+
+// The layout of a scene.
 inline order_arrays order_arrays_on_host(const order_scene *s, int32_t extra) {
-    order_arrays a =
-        order_arrays_make(spira::order_count(s->capacity) + extra, order_scene_columns(s));
     const size_t bytes = spira::order_host_workspace(s->capacity);
     spira::order_request r = order_scene_request(s);
-    r.layout = order_arrays_layout(&a);
+    r.layout = order_layout_new(&memory_host, spira::order_count(s->capacity) + extra,
+                                order_scene_columns(s));
     CHECK_OK(spira::order_build_host(&r, guarded_new<char>((int64_t)bytes), bytes));
-    return a;
+    return order_arrays_fetch(&memory_host, &r.layout);
 }
 
 inline char order_finding[1024]; // the first difference

@@ -604,4 +604,133 @@ inline const forms_spoilt forms_spoilt_halves[] = {
     {spira::status_unsupported, [](forms_layer<uint32_t> *l) { ++l->outputs.count; }},
 };
 
+// ---- cases of both sides ------------------------------------------------------------------------
+// check(scene, map, wish, room): a side against its reference; map: of the scene, by forms_map
+// build(layer): on a side
+
+template <typename W, typename F>
+void forms_random_scenes(uint64_t seed, int scenes, F check) {
+    random_state r = random_make(seed);
+    int64_t found[forms_kinds] = {};
+    for (int i = 0; i < scenes; ++i) {
+        const spira::triple stride = {random_int(&r, 1, 4), random_int(&r, 1, 4),
+                                      random_int(&r, 1, 4)};
+        const spira::kernel_shape kernel =
+            reference_random_kernel(&r, i / forms_kinds % 4 ? 5 : 15, 3, stride);
+        const forms_kind kind = (forms_kind)(i % forms_kinds);
+        const forms_scene<W> s = forms_scene_random<W>(&r, kind, kernel);
+        const std::vector<int32_t> map = forms_map(&s);
+        for (int wish = 0; wish < 4; ++wish) {
+            check(&s, map, forms_wish_random(&r, &s, map), random_int(&r, -2, 150));
+        }
+        found[kind] += (int64_t)map.size() - std::count(map.begin(), map.end(), -1);
+    }
+    for (int64_t taps : found) {
+        CHECK(scenes < 40 || taps > (scenes < 300 ? 0 : 1000)); // the scenes are not empty
+    }
+}
+
+// Voxels on both sides of every field's ends, and at all corners: nothing wraps.
+// check_scene(scene): with many wishes
+template <typename W, typename F>
+void forms_field_ends(int batches, spira::triple size, spira::triple dilation, F check_scene) {
+    const spira::kernel_shape kernel = {size, dilation, {1, 1, 1}, false};
+    const spira::word_layout l = reference_layout<W>({-7, 0, 5}, {21, 13, 29}, batches, {1, 1, 1},
+                                                     spira::kernel_reach(&kernel));
+    const spira::triple lo = l.lo, hi = l.hi;
+    std::vector<spira::voxel> ends, corners;
+    for (int batch = 0; batch < batches; ++batch) {
+        for (int x : {lo.x, lo.x + 1, (lo.x + hi.x) / 2, hi.x - 1, hi.x}) {
+            for (int y : {lo.y, lo.y + 1, hi.y - 1, hi.y}) {
+                for (int z : {lo.z, lo.z + 1, lo.z + 2, hi.z - 1, hi.z}) {
+                    ends.push_back({batch, x, y, z});
+                }
+            }
+        }
+        for (int c = 0; c < 8; ++c) {
+            corners.push_back(
+                {batch, c & 1 ? hi.x : lo.x, c & 2 ? hi.y : lo.y, c & 4 ? hi.z : lo.z});
+        }
+    }
+    forms_scene<W> s = forms_scene_make("field ends", &l, &kernel, forms_words_of<W>(&l, ends));
+    check_scene(&s);
+    s.kernel.transposed = true;
+    check_scene(&s);
+    s = forms_scene_make("corners", &l, &kernel, forms_words_of<W>(&l, corners));
+    const std::vector<int32_t> map = forms_map(&s);
+    CHECK_EQUAL(map.size() - (size_t)std::count(map.begin(), map.end(), -1), corners.size());
+    check_scene(&s); // each has itself and no other
+}
+
+// Lists with exactly enough places, and with fewer. Lists alone: cubes have kernels of their own.
+template <typename F, typename G>
+void forms_lists_that_do_not_fit(const test_memory *m, int scenes, F check, G build) {
+    using namespace spira;
+    random_state r = random_make(8);
+    for (int i = 0; i < scenes; ++i) {
+        const bool alone = i % 4 >= 2;
+        const kernel_shape kernel = alone
+                                        ? kernel_cube(i % 4 == 2 ? 3 : 5, 1)
+                                        : reference_random_kernel(&r, i % 3 ? 5 : 12, 1, {1, 1, 1});
+        const forms_scene<uint32_t> s =
+            forms_scene_random<uint32_t>(&r, (forms_kind)(i / 4 % forms_kinds), kernel);
+        const std::vector<int32_t> map = forms_map(&s);
+        forms_wish wish = alone ? forms_wish_lists() : forms_everything();
+        wish.threshold = i % 3;
+        const int64_t pairs = forms_pairs(kernel.size, map, &wish);
+        for (int64_t missing : {(int64_t)0, (int64_t)1, pairs / 2, pairs - 1}) {
+            if (missing >= pairs) {
+                continue;
+            }
+            wish = forms_wish_fit(wish, kernel.size, map, -missing);
+            const forms_layer<uint32_t> l = forms_layer_make(&s, &wish, 0, m);
+            for (int run = 0; run < 2; ++run) { // the second on what the first has left
+                CHECK_OK(build(&l));
+                const device_status trouble = memory_value(m, l.trouble);
+                CHECK_EQUAL((trouble.flags & device_flag_capacity) != 0, missing > 0);
+                CHECK_EQUAL(trouble.needed, missing ? std::max(pairs, (int64_t)2) : 2);
+                CHECK_EQUAL(trouble.first_range, UINT32_MAX - 77); // as before
+                const std::vector<int32_t> begin =
+                    memory_get(m, l.part[forms_begin], kernel_volume(&kernel) + 1);
+                CHECK_EQUAL(begin.back(), missing ? 0 : pairs);
+            }
+            guarded_finish();
+            check(&s, map, wish, 0);
+        }
+    }
+}
+
+// Refuses, and writes nothing at all.
+template <typename F>
+void forms_refuses(const test_memory *m, F build) {
+    const forms_scene<uint32_t> s = forms_scene_small(3, 200);
+    forms_wish wish = forms_everything();
+    wish.pairs_capacity = 200 * 27;
+    wish.threshold = 1;
+    const forms_layer<uint32_t> good = forms_layer_make(&s, &wish, 0, m);
+    auto refused = [&](const forms_spoilt &one, bool half, bool pairs) {
+        forms_layer<uint32_t> bad = good;
+        bad.wish.half = half;
+        bad.wish.pairs = pairs;
+        one.spoil(&bad);
+        CHECK_STATUS(build(&bad), one.code);
+    };
+    for (bool pairs : {false, true}) {
+        for (const forms_spoilt &one : forms_spoilt_layers) {
+            refused(one, false, pairs);
+        }
+        for (const forms_spoilt &one : forms_spoilt_halves) {
+            refused(one, true, pairs);
+        }
+    }
+    for (const forms_spoilt &one : forms_spoilt_lists) {
+        refused(one, false, true);
+    }
+    for (int p = 0; p < forms_parts; ++p) {
+        const forms_place at = forms_place_of(&good, p, 0);
+        CHECK(memory_untouched(m, good.part[p], 0, at.rows * at.pitch));
+    }
+    CHECK_OK(build(&good));
+}
+
 #endif

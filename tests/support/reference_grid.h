@@ -1,6 +1,6 @@
 // tests/support/reference_grid.h: the reference for networks whose sets follow other rules than the
-// floor of a stride: every layer as loops over a dense grid, in double. It works on the indices of
-// each grid, as spconv does, and knows nothing of words, origins, maps or spira's sets.
+// floor of a stride: the voxels and the map of every layer by loops over a dense grid. It works on
+// the indices of each grid, as spconv does, and knows nothing of words, origins or spira's sets.
 #ifndef SPIRA_TESTS_REFERENCE_GRID_H
 #define SPIRA_TESTS_REFERENCE_GRID_H
 
@@ -8,11 +8,11 @@
 
 // A sparse tensor as an array over its extent.
 struct reference_grid {
-    int batch, n[3], channels; // n: x, y, z
-    int spacing[3];            // in voxels of the input
-    std::vector<char> has;     // [batch, x, y, z]
-    std::vector<float> value;  // [batch, x, y, z, channels]
-    int made_by;               // layer that made the set; net_input
+    int batch, n[3];          // n: x, y, z
+    int spacing[3];           // in voxels of the input
+    std::vector<char> has;    // [batch, x, y, z]
+    std::vector<int32_t> row; // [batch, x, y, z] of the features, where there are some
+    int made_by;              // layer that made the set; net_input
 };
 
 // A position on a grid.
@@ -47,7 +47,7 @@ SPIRA_API reference_cell reference_grid_cell(const reference_grid *g, int64_t nu
 
 SPIRA_API void reference_grid_clear(reference_grid *g) {
     g->has.assign((size_t)reference_grid_cells(g), 0);
-    g->value.assign((size_t)(reference_grid_cells(g) * g->channels), 0.0f);
+    g->row.assign((size_t)reference_grid_cells(g), -1);
 }
 
 // One axis of a layer: output o reads input o * stride - padding + tap * dilation.
@@ -91,8 +91,7 @@ void reference_grid_visit(const reference_taps *t, reference_cell out, F body) {
     }
 }
 
-// ---- the voxels of a layer's outputs
-// --------------------------------------------------------------
+// ---- the voxels of a layer's outputs ------------------------------------------------------------
 
 // The grid of a layer whose set follows spconv's rule, or a floor from origin 0.
 SPIRA_API reference_grid reference_grid_strided(const reference_grid *in, const spira::net_layer *l,
@@ -154,57 +153,23 @@ SPIRA_API int64_t reference_grid_target(const reference_grid *to, const referenc
     return reference_grid_at(to, c);
 }
 
-// ---- features
-// -------------------------------------------------------------------------------------
-
-// What an output should be: one for each element of a grid.
-struct reference_sums {
-    std::vector<double> sum, magnitude;
-    std::vector<int> terms;
-};
-
-SPIRA_API reference_sums reference_sums_make(const reference_grid *g) {
-    const size_t all = (size_t)(reference_grid_cells(g) * g->channels);
-    return {std::vector<double>(all), std::vector<double>(all), std::vector<int>(all)};
-}
-
-SPIRA_API void reference_sums_add(reference_sums *s, size_t at, double a, double b) {
-    s->sum[at] += a * b;
-    s->magnitude[at] += fabs(a * b);
-    ++s->terms[at];
-}
-
-// Adds the features of a source, cell by cell: joins.
-SPIRA_API void reference_grid_gather(const reference_grid *from, reference_grid *to,
-                                     reference_sums *s) {
+// A source's voxels in the grid of a join.
+SPIRA_API void reference_grid_gather(const reference_grid *from, reference_grid *to) {
     for (int64_t i = 0; i < (int64_t)from->has.size(); ++i) {
         const int64_t at = from->has[(size_t)i] ? reference_grid_target(to, from, i) : -1;
-        for (int64_t c = 0; at >= 0 && c < to->channels; ++c) {
+        if (at >= 0) {
             to->has[(size_t)at] = 1;
-            reference_sums_add(s, (size_t)(at * to->channels + c),
-                               (double)from->value[(size_t)(i * to->channels + c)], 1.0);
         }
     }
 }
 
-// Adds the products of one pair of voxels.
-SPIRA_API void reference_grid_pair(const reference_grid *in, int64_t from, const float *weight,
-                                   int64_t cin_all, int64_t cin_first, const reference_grid *out,
-                                   int64_t to, int tap, reference_sums *s) {
-    for (int64_t i = 0; i < in->channels; ++i) {
-        const double x = (double)in->value[(size_t)(from * in->channels + i)];
-        const float *row = weight + (tap * cin_all + cin_first + i) * out->channels;
-        for (int64_t c = 0; c < out->channels; ++c) {
-            reference_sums_add(s, (size_t)(to * out->channels + c), x, (double)row[c]);
-        }
-    }
-}
-
-// A convolution of one source. taps: forward; back: of the layer that this one is the inverse of.
-SPIRA_API void reference_grid_convolve(const reference_grid *in, const reference_taps *taps,
-                                       bool back, const float *weight, int64_t cin_all,
-                                       int64_t cin_first, const reference_grid *out,
-                                       reference_sums *s) {
+// The map [outputs, volume] of a layer of one source. taps: forward; back: of the layer that this
+// one is the inverse of.
+SPIRA_API std::vector<int32_t> reference_grid_map(const reference_grid *in,
+                                                  const reference_taps *taps, bool back,
+                                                  const reference_grid *out, int32_t outputs) {
+    const int volume = taps->size[0] * taps->size[1] * taps->size[2];
+    std::vector<int32_t> map((size_t)outputs * (size_t)volume + 1, -1);
     const reference_grid *outer = back ? in : out, *inner = back ? out : in;
     for (int64_t o = 0; o < (int64_t)outer->has.size(); ++o) {
         if (!outer->has[(size_t)o]) {
@@ -213,28 +178,12 @@ SPIRA_API void reference_grid_convolve(const reference_grid *in, const reference
         reference_grid_visit(taps, reference_grid_cell(outer, o), [&](int tap, reference_cell c) {
             const int64_t i = reference_grid_at(inner, c);
             if (i >= 0 && inner->has[(size_t)i]) {
-                reference_grid_pair(in, back ? o : i, weight, cin_all, cin_first, out, back ? i : o,
-                                    tap, s);
+                const int32_t to = out->row[(size_t)(back ? i : o)];
+                map[(size_t)(to * volume + tap)] = in->row[(size_t)(back ? o : i)];
             }
         });
     }
-}
-
-// The maximum over the voxels that an output's kernel touches.
-SPIRA_API void reference_grid_largest(const reference_grid *in, const reference_taps *taps,
-                                      const reference_grid *out, reference_sums *s) {
-    for (int64_t o = 0; o < (int64_t)out->has.size(); ++o) {
-        bool first = true;
-        reference_grid_visit(taps, reference_grid_cell(out, o), [&](int, reference_cell c) {
-            const int64_t i = reference_grid_at(in, c);
-            for (int64_t k = 0; i >= 0 && in->has[(size_t)i] && k < in->channels; ++k) {
-                const double x = (double)in->value[(size_t)(i * in->channels + k)];
-                double *most = &s->sum[(size_t)(o * in->channels + k)];
-                *most = first || x > *most ? x : *most;
-            }
-            first = first && !(i >= 0 && in->has[(size_t)i]);
-        });
-    }
+    return map;
 }
 
 #endif

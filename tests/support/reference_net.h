@@ -339,7 +339,13 @@ struct reference_net_run {
     reference_net_sets<W> sets;
     const float *params;
     const void *feature[1 + spira::net_layers_max]; // [voxels, channels] of the plan's type
+    const std::vector<int32_t> *maps = nullptr;     // [layers] made by other means, or null
 };
+
+template <typename W>
+SPIRA_API std::vector<int32_t> reference_net_map(const reference_net_run<W> *run, int layer) {
+    return run->maps ? run->maps[layer] : reference_net_map(run->net, run->plan, &run->sets, layer);
+}
 
 template <typename W>
 SPIRA_API int32_t reference_net_voxels(const reference_net_run<W> *run, int layer) {
@@ -409,7 +415,7 @@ template <typename W>
 SPIRA_API reference_verdict reference_net_pooled(const reference_net_run<W> *run, int layer) {
     const spira::net_layer *l = &run->net->layers[layer];
     const spira::numeric type = reference_net_type(run, layer);
-    std::vector<int32_t> map = reference_net_map(run->net, run->plan, &run->sets, layer);
+    std::vector<int32_t> map = reference_net_map(run, layer);
     std::vector<float> in = reference_net_floats(run, spira::net_number(l->source));
     const int64_t volume = l->size.x * l->size.y * l->size.z;
     const int64_t channels = reference_net_channels(run->net, layer);
@@ -466,7 +472,7 @@ SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *
     if (reference_net_voxels(run, layer) == 0) {
         return {-1, 0, 0, 0, 0};
     }
-    std::vector<int32_t> map = reference_net_map(run->net, run->plan, &run->sets, layer);
+    std::vector<int32_t> map = reference_net_map(run, layer);
     std::vector<float> in = reference_net_floats(run, spira::net_number(l->source)),
                        in2 = reference_net_floats(run, spira::net_number(l->source2));
     const spira::conv_epilogue e = reference_net_epilogue(run, layer);
