@@ -97,25 +97,6 @@ DEVICE_TEST(gpu_net_empty_and_single) {
     }
 }
 
-// To the bit, whatever the workspace held before.
-DEVICE_TEST(gpu_net_is_the_same_each_time) {
-    network n;
-    network_named(test_quick() ? "zoo" : "MinkUNet42", &n);
-    int32_t voxels = test_quick() ? 150 : 3000;
-    for (numeric type : types) {
-        net_limits limits = limits_make(&n, type, voxels, true);
-        device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
-        frame f = frame_make<uint32_t>(10, &d.plan->layout, voxels, n.input_channels);
-        result<uint32_t> first = device_net_result(&d, &f);
-        for (int i = 0; i < (test_quick() ? 1 : 5); ++i) {
-            device_net_forget(&d, 0xff - i); // all ones are NaN in every format
-            CHECK_OK(device_net_run(&d, nullptr));
-            CHECK_EQUAL(difference(result_fetch(&d), first, true), "");
-        }
-        guarded_finish();
-    }
-}
-
 // Index first and layer by layer, as people do who time the parts.
 DEVICE_TEST(gpu_net_index_and_layers_are_the_run) {
     network n;

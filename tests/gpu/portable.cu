@@ -1,7 +1,6 @@
 // tests/gpu/portable.cu: the portable kernel (conv/portable.cuh) on the GPU, against sums in
-// double: all formats and cuts, exact fp32 among them, shortcuts, sums to begin from. It runs on
-// Hopper GPUs, too, and a second time with the 99 KB of shared memory that a thread block has on
-// compute capability 8.6.
+// double: all formats and cuts, exact fp32 among them, shortcuts. It runs on Hopper GPUs, too, and
+// a second time with the 99 KB of shared memory that a thread block has on compute capability 8.6.
 #ifndef SPIRA_PLAIN_SM90
 #define SPIRA_PLAIN_SM90 // compiles the kernel in code for sm_90a
 #endif
@@ -107,7 +106,9 @@ bool device_takes() {
 
 } // namespace
 
-// Random channels, maps, epilogues and alignments, every other layer with a shortcut.
+// Random channels, maps, epilogues and alignments, every other layer with a shortcut; every third
+// on a part of the GPU, where tiles follow each other. Counts, sums to begin from and what is
+// refused are those of emulated kernels (tests/host/portable.cpp) and of conv.cu with ARCH=90.
 DEVICE_TEST(gpu_portable_random_layers) {
     NEED_PORTABLE();
     const int edges[] = {1,  7,  8,  16, 17, 31,  32,  33,  47,  48,  63,
@@ -122,129 +123,8 @@ DEVICE_TEST(gpu_portable_random_layers) {
         joined_problem p = joined_random(&random, s, seed / 4 % 2, edges);
         char what[32];
         snprintf(what, sizeof what, "seed %d", seed);
+        multiprocessors_most = seed % 3 ? 0 : 2;
         joined_check(&p, what);
+        multiprocessors_most = 0;
     }
-}
-
-// Outputs around row groups, their pairs and tiles of two pairs; many pairs, few, none.
-DEVICE_TEST(gpu_portable_every_count) {
-    NEED_PORTABLE();
-    const struct {
-        conv_shape shape;
-        int cin;
-    } layers[] = {{shape_make(27, 64, 0, 64, numeric_f16), 0},
-                  {shape_make(27, 96, 0, 96, numeric_bf16), 40},
-                  {shape_make(8, 128, 32, 128, numeric_f16), 128},
-                  {shape_make(125, 64, 0, 64, numeric_f16), 0},
-                  {shape_make(1, 128, 0, 100, numeric_bf16), 20},
-                  {shape_make(27, 64, 0, 64, numeric_tf32), 0},
-                  {shape_make(27, 64, 0, 64, numeric_f32), 0},
-                  {shape_make(27, 32, 4, 32, numeric_f32), 16}};
-    for (int outputs : {0, 1, 2, 63, 64, 65, 127, 128, 129, 192, 193, 255, 256, 257, 384, 640}) {
-        for (const auto &l : layers) {
-            for (int percent : {0, 1, 60}) {
-                if (test_thinned(31)) {
-                    continue;
-                }
-                random_state random = random_make((uint64_t)(1000 * outputs + percent));
-                joined_problem p = joined_make(&random, l.shape, l.cin, 0,
-                                               l.shape.volume == 1 ? outputs : outputs / 2 + 1,
-                                               outputs, percent ? 1 : 300);
-                joined_fill(&random, &p, percent, with_all, with_scale | with_shift,
-                            activation_relu);
-                joined_check(&p, "counts");
-            }
-        }
-    }
-}
-
-// More tiles than thread blocks, so that tiles follow each other: on a part of the GPU. Once on all
-// of it.
-DEVICE_TEST(gpu_portable_many_tiles) {
-    NEED_PORTABLE();
-    int seed = 0;
-    for (int channels : {64, 96, 128, 256}) {
-        for (numeric type : formats) {
-            if (test_quick() && ++seed % 5) {
-                continue;
-            }
-            random_state random = random_make((uint64_t)channels);
-            joined_problem p = joined_make(&random, shape_make(3, channels, 0, channels, type), 0,
-                                           0, 3000, test_quick() ? 1500 : 5000, 77);
-            joined_fill(&random, &p, 30, with_all, 0, activation_relu);
-            multiprocessors_most = 2;
-            joined_check(&p, "many tiles");
-            multiprocessors_most = 0;
-        }
-    }
-    random_state random = random_make(7);
-    joined_problem p = joined_make(&random, shape_make(9, 34, 0, 64, numeric_f16), 0, 0, 3000,
-                                   test_quick() ? 3000 : 150000, 77);
-    joined_fill(&random, &p, 10, with_all, 0, activation_relu);
-    joined_check(&p, "many tiles on the whole GPU");
-}
-
-// The last offsets as sums that the others begin from.
-DEVICE_TEST(gpu_portable_begins_from_sums) {
-    NEED_PORTABLE();
-    int seed = 0;
-    for (numeric type : formats) {
-        for (int cout : {33, 64, 66, 96, 97, 128, 200}) {
-            if (test_quick() && ++seed % 5) {
-                continue;
-            }
-            random_state random = random_make((uint64_t)cout);
-            problem all = problem_make(&random, shape_make(9, 48, 0, cout, type), 100, 333, 400);
-            problem_fill_map(&random, &all, 40);
-            problem_fill_epilogue(&random, &all, with_all, activation_relu);
-            problem_name(&all, "begins from sums");
-            const problem first = problem_offsets(&all, 0, 4), rest = problem_offsets(&all, 4, 9);
-            device_problem d;
-            device_problem_make(&first, &d);
-            d.args.sums = sums_upload(&rest);
-            problem_good(&all, device_problem_run(&all, &d, true, [&] { return start(&d); }));
-            guarded_finish();
-        }
-    }
-}
-
-DEVICE_TEST(gpu_portable_many_channels) {
-    NEED_PORTABLE();
-    const int shapes[][4] = {
-        {1, 4096, 0, 4096}, {2, 1040, 0, 1040}, {9, 4096, 4096, 33}, {9, 130, 0, 4096}};
-    int turn = 0;
-    for (auto &c : shapes) {
-        for (int i = 0; i < 2; ++i) { // two formats of each shape
-            const numeric type = formats[turn++ % 4];
-            if (test_quick() && c[0] * c[1] * c[3] > 100000) {
-                continue;
-            }
-            random_state random = random_make((uint64_t)(c[1] + c[2] + type));
-            const conv_shape s = shape_make(c[0], c[1], c[2], c[3], type);
-            joined_problem p = joined_make(&random, s, c[0] > 2 ? 4096 : 0, 0, 34, 34, 0);
-            joined_fill(&random, &p, 50, with_all, with_all, activation_relu);
-            joined_check(&p, "many channels");
-        }
-    }
-}
-
-// Sizes that do not fit are refused, and nothing is written.
-DEVICE_TEST(gpu_portable_refuses) {
-    NEED_PORTABLE();
-    random_state random = random_make(3);
-    problem p = problem_make(&random, shape_make(3, 64, 0, 64, numeric_f16), 10, 10, 10);
-    problem_fill_map(&random, &p, 50);
-    device_problem d;
-    device_problem_make(&p, &d);
-    for (const conv_sizes &bad :
-         {conv_sizes{1, 1, 1, 1}, conv_sizes{1, 5, 1, 1}, conv_sizes{2, 2, 1, 1},
-          conv_sizes{1, 3, 2, 1}, conv_sizes{2, 4, 2, 1}, conv_sizes{3, 4, 1, 1}}) {
-        d.args.sizes = &bad;
-        CHECK_STATUS(start(&d), status_unsupported);
-    }
-    d.args.sizes = nullptr;
-    shared_most = 16 * 1024; // no ring fits
-    CHECK_STATUS(start(&d), status_unsupported);
-    shared_most = 0;
-    CHECK(device_untouched(d.out, 0, d.out_bytes));
 }

@@ -57,11 +57,14 @@ TEST(pool_global) {
 
 // The kernels, with the host's threads.
 TEST(pool_global_emulated) {
-    globals_random(6, [](const globals *g, int32_t room) {
-        emulate::seed = (uint64_t)room;
-        globals_check(g, room, &by_kernel<uint32_t>);
-        globals_check(g, room / 2, &by_kernel<uint64_t>);
-    });
+    random_state r = random_make(9);
+    for (int i = 0; i < 8; ++i) {
+        emulate::seed = (uint64_t)i;
+        const globals g = globals_make(&r, numerics[i % 4], i / 4 ? pool_max : pool_average,
+                                       random_int(&r, 1, 7), {random_int(&r, 0, 150), 0, 40});
+        i % 2 ? globals_check(&g, i, &by_kernel<uint32_t>)
+              : globals_check(&g, i, &by_kernel<uint64_t>);
+    }
 }
 
 TEST(pool_batch_range_is_exact) {

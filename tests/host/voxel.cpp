@@ -351,28 +351,12 @@ TEST(voxel_features_mean_and_first) {
 // ---- the real scan ------------------------------------------------------------------------------
 
 TEST(voxelize_kitti) {
-    std::vector<char> bytes = reference_file("kitti00_000000.bin");
-    if (bytes.empty()) {
-        SKIP("data/kitti00_000000.bin is not here");
-    }
-    const int32_t rows = (int32_t)(bytes.size() / 16);
+    NEED_SCANS("kitti00_000000.bin");
+    voxel_case c;
+    word_need need = scan_read("kitti00_000000.bin", 4, 0.05f, &c);
+    const int32_t rows = c.in.rows;
     CHECK_EQUAL(rows, 124668);
-    std::vector<float> points((size_t)rows * 4);
-    memcpy(points.data(), bytes.data(), points.size() * 4);
-    float lo[3] = {0, 0, 0}, hi[3] = {0, 0, 0};
-    for (size_t i = 0; i < points.size(); ++i) {
-        if (i % 4 < 3) {
-            lo[i % 4] = std::min(lo[i % 4], points[i]);
-            hi[i % 4] = std::max(hi[i % 4], points[i]);
-        }
-    }
-    voxel_case c = {};
-    c.points = points;
-    c.count = c.capacity = c.in.rows = rows;
-    c.in.columns = 4;
-    std::fill(c.in.size, c.in.size + 3, 0.05f);
-    word_need need = word_need_of({}, {}, 1, {8, 8, 8}, {8, 8, 8});
-    REQUIRE_OK(voxel_bounds(lo, hi, c.in.size, c.in.origin, &need));
+    need.stride = need.reach = {8, 8, 8};
     REQUIRE_OK(word_fit(&need, &c.layout));
     CHECK_EQUAL(c.layout.bits, 32);
     const voxels<uint32_t> v = voxels_on_host<uint32_t>(&c);

@@ -236,11 +236,9 @@ TEST(voxel_limits_refuses) {
 // points, the scan has 105,086 voxels; divided in double by the decimal sizes, 105,127.
 TEST(voxel_limits_nuscenes) {
     NEED_SCANS("nuscenes_10sweeps.pcd.bin");
-    const std::vector<char> bytes = reference_file("nuscenes_10sweeps.pcd.bin");
     const int columns = 5;
-    const int32_t rows = (int32_t)(bytes.size() / (4 * columns));
-    std::vector<float> points((size_t)rows * columns);
-    memcpy(points.data(), bytes.data(), points.size() * 4);
+    const std::vector<float> points = file_as<float>("nuscenes_10sweeps.pcd.bin");
+    const int32_t rows = (int32_t)points.size() / columns;
     const float lo[3] = {-54, -54, -5}, hi[3] = {54, 54, 3}, size[3] = {0.075f, 0.075f, 0.2f};
     voxel_case c = {};
     REQUIRE_OK(voxel_range(lo, hi, size, &c.in));

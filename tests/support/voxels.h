@@ -308,6 +308,57 @@ void voxel_cases(int32_t most, F check) {
     voxel_cases_on_faces<W>(check);
 }
 
+// ---- real scans ---------------------------------------------------------------------------------
+
+template <typename T>
+std::vector<T> file_as(const char *name) {
+    std::vector<char> bytes = reference_file(name);
+    std::vector<T> elements(bytes.size() / sizeof(T));
+    if (!elements.empty()) {
+        memcpy(elements.data(), bytes.data(), elements.size() * sizeof(T));
+    }
+    return elements;
+}
+
+// The bounds of the first three of `columns`.
+template <typename T>
+void bounds_of(const std::vector<T> &values, int columns, T lo[3], T hi[3]) {
+    for (size_t i = 0; i < values.size(); ++i) {
+        size_t a = i % (size_t)columns;
+        if (a < 3) {
+            bool first = i < (size_t)columns;
+            lo[a] = first || values[i] < lo[a] ? values[i] : lo[a];
+            hi[a] = first || values[i] > hi[a] ? values[i] : hi[a];
+        }
+    }
+}
+
+// The scan as rows. A size of 0: the file holds voxels. Returns what a layout for it needs.
+inline word_need scan_read(const char *name, int columns, float size, voxel_case *c) {
+    *c = {};
+    snprintf(c->label, sizeof c->label, "%s", name);
+    word_need need = word_need_of({}, {}, 1, {16, 16, 16}, {16, 16, 16}); // K = 3 at stride 16
+    c->in.columns = columns;
+    if (size > 0) {
+        c->points = file_as<float>(name);
+        std::fill(c->in.size, c->in.size + 3, size);
+        float lo[3], hi[3];
+        bounds_of(c->points, columns, lo, hi);
+        CHECK_OK(voxel_bounds(lo, hi, c->in.size, c->in.origin, &need));
+    } else {
+        c->coords = file_as<int32_t>(name);
+        c->in.duplicates = duplicates_report;
+        int32_t lo[3], hi[3];
+        bounds_of(c->coords, columns, lo, hi);
+        need.lo = triple_make(lo[0], lo[1], lo[2]);
+        need.hi = triple_make(hi[0], hi[1], hi[2]);
+    }
+    c->count = c->in.rows = (int32_t)((c->points.size() + c->coords.size()) / (size_t)columns);
+    c->capacity = c->in.rows;
+    CHECK_OK(word_fit(&need, &c->layout));
+    return need;
+}
+
 // ---- what they should become --------------------------------------------------------------------
 
 using voxel_cell = std::tuple<int, int, int, int>; // batch, x, y, z
