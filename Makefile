@@ -252,8 +252,9 @@ $(EMULATED:%=build/host/%): STANDARD := $(if $(call accepted,-std=c++20),c++20,c
 # The PyTorch package includes spira as a user does.
 build/host/torch_norm.o build/sanitize/torch_norm.o: HOSTFLAGS += -I.
 
+# -O2 takes half as long again to compile, and saves a tenth of the tests' time.
 build/host/%.o: tests/host/%.cpp
-	$(call step,c++ $<,$(CXX) -O2 $(HOSTFLAGS) $(DEPENDS) -c $< -o $@)
+	$(call step,c++ $<,$(CXX) -O1 $(HOSTFLAGS) $(DEPENDS) -c $< -o $@)
 
 build/test_host: $(HOST_TESTS:tests/host/%.cpp=build/host/%.o)
 	$(call step,link $@,$(CXX) $(OPENMP) -pthread $(filter %.o,$^) -o $@)

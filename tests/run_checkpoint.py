@@ -3,7 +3,6 @@
 # The scan example writes random weights. These tests reorder them as each engine stores them, convert
 # them back with checkpoint.py, and expect the same bytes. Layers that the example's network does not
 # have are compared with loops written out here.
-import importlib.util
 import json
 import os
 import struct
@@ -12,26 +11,11 @@ import sys
 
 import numpy as np
 
-SCRIPT, SCAN, FOLDER = sys.argv[1:]
+from run_checkpoint_shared import FOLDER, PROGRAM as SCAN, SCRIPT, check, checkpoint, finish, path
+
 NET = "SparseResNet21"
 # A norm whose square root is 1, so that folding it changes no bit.
 VARIANCE, EPS = 0.75, 0.25
-
-spec = importlib.util.spec_from_file_location("checkpoint", SCRIPT)
-checkpoint = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(checkpoint)
-
-checks = {True: 0, False: 0}
-
-
-def check(good, what):
-    checks[bool(good)] += 1
-    if not good:
-        print(f"checkpoint.py: {what}")
-
-
-def path(name):
-    return os.path.join(FOLDER, name)
 
 
 def read(name):
@@ -322,5 +306,4 @@ check_norm()
 check_types()
 check_faults()
 check_without_numpy()
-print(f"{checks[True]} passed, {checks[False]} failed, 0 skipped")
-sys.exit(checks[False] != 0)
+finish()

@@ -5,7 +5,6 @@
 # checkpoint's convolution and batch norm compute. The names and shapes are written out here a
 # second time, as text, so that a slip in the script's own tables does not pass.
 import contextlib
-import importlib.util
 import io
 import os
 import re
@@ -15,23 +14,7 @@ import sys
 
 import numpy as np
 
-SCRIPT, LEVELS, FOLDER = sys.argv[1:]
-
-spec = importlib.util.spec_from_file_location("checkpoint", SCRIPT)
-checkpoint = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(checkpoint)
-
-checks = {True: 0, False: 0}
-
-
-def check(good, what):
-    checks[bool(good)] += 1
-    if not good:
-        print(f"checkpoint.py: {what}")
-
-
-def path(name):
-    return os.path.join(FOLDER, name)
+from run_checkpoint_shared import FOLDER, PROGRAM as LEVELS, check, checkpoint, finish, path
 
 
 def convert(source, network, out, *arguments):
@@ -489,6 +472,4 @@ check_shapes()
 check_biases()
 check_eps()
 check_messages()
-skipped = check_torch()
-print(f"{checks[True]} passed, {checks[False]} failed, {skipped} skipped")
-sys.exit(checks[False] != 0)
+finish(check_torch())
