@@ -265,25 +265,20 @@ DEVICE_TEST(gpu_voxelize_refuses) {
     CHECK_EQUAL(start(good, d.scratch, n - 1).detail, (int64_t)n);
     CHECK_STATUS(start(good, d.scratch + 1, n), status_alignment);
     // One of each check of tests/host/voxel.cpp.
-    voxelize_args<uint32_t> bad = good;
-    bad.layout = &wide;
-    CHECK_STATUS(start(bad, d.scratch, n), status_unsupported);
-    bad = good;
-    bad.input = nullptr;
-    CHECK_STATUS(start(bad, d.scratch, n), status_null_pointer);
     voxel_input both = d.in;
     both.coords = both.count;
-    bad.input = &both;
-    CHECK_STATUS(start(bad, d.scratch, n), status_unsupported);
-    bad = good;
-    bad.set.words = misaligned(bad.set.words);
-    CHECK_STATUS(start(bad, d.scratch, n), status_alignment);
-    bad = good;
-    bad.rows.begin = nullptr;
-    CHECK_STATUS(start(bad, d.scratch, n), status_null_pointer);
-    bad = good;
-    bad.trouble = nullptr;
-    CHECK_STATUS(start(bad, d.scratch, n), status_null_pointer);
+    const auto refused = [&](status_code code, auto spoil) {
+        voxelize_args<uint32_t> bad = good;
+        spoil(&bad);
+        CHECK_STATUS(start(bad, d.scratch, n), code);
+    };
+    typedef voxelize_args<uint32_t> *args;
+    refused(status_unsupported, [&](args a) { a->layout = &wide; });
+    refused(status_null_pointer, [](args a) { a->input = nullptr; });
+    refused(status_unsupported, [&](args a) { a->input = &both; });
+    refused(status_alignment, [](args a) { a->set.words = misaligned(a->set.words); });
+    refused(status_null_pointer, [](args a) { a->rows.begin = nullptr; });
+    refused(status_null_pointer, [](args a) { a->trouble = nullptr; });
     size_t bytes = 0;
     CHECK_STATUS(voxelize_workspace<uint32_t>(nullptr, 100, &bytes), status_null_pointer);
     CHECK_STATUS(voxelize_workspace<uint32_t>(&d.in, 100, nullptr), status_null_pointer);
