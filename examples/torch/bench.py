@@ -5,8 +5,8 @@
 #     bench.py SCAN --part layers --channels 64,64,3 --profile
 #     bench.py SCAN --library spconv.pytorch     the same step with another library
 #
-# SCAN: a .vox32 file (int32 x, y, z for each voxel), or a KITTI scan (.bin; --voxel: the edge in
-# metres).
+# SCAN: a .vox32 file (int32 x, y, z for each voxel), a KITTI scan (.bin), or points as a .npy file
+# of any type (--voxel: the edge in metres).
 # A line of JSON for each measurement. wall_us: host and device, maps ready, in a loop of ordinary
 # calls; graph_us: the same calls replayed as a CUDA graph, so the device alone.
 import argparse
@@ -15,16 +15,19 @@ import json
 import os
 import sys
 
+import numpy as np
 import torch
 
 sys.path.append(sys.path.pop(0)) # this folder last: `spira` is the installed package
+from scenes import moved
 
 
 def read_scan(path, edge, order):
     """int32 [voxels, 4]: batch, z, y, x, from 0, in spira's or in random order; and the shape."""
-    if path.endswith(".bin"):
-        points = torch.from_file(path, size=os.path.getsize(path) // 4).view(-1, 4)[:, :3]
-        voxels = (points / edge).floor().int()
+    if path.endswith((".bin", ".npy")):
+        kitti = path.endswith(".bin")
+        points, _ = moved(np.fromfile(path, "<f4").reshape(-1, 4) if kitti else np.load(path))
+        voxels = (torch.from_numpy(points[:, :3]) / edge).floor().int()
     else:
         voxels = torch.from_file(path, size=os.path.getsize(path) // 4, dtype=torch.int32)
         voxels = voxels.view(-1, 3)

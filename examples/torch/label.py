@@ -30,11 +30,14 @@ def label(checkpoint, points, device="cpu"):
 def main():
     parser = argparse.ArgumentParser(description="Labels the voxels of a scan.")
     parser.add_argument("checkpoint")
-    parser.add_argument("scan", help=".npy, float32 [rows, 3 or more]: x, y, z, intensity")
+    parser.add_argument("scan", help=".npy [rows, 3 or more]: x, y, z in metres, intensity")
     parser.add_argument("--out", required=True, help=".npy, int32 [voxels, 4]: x, y, z, class")
     parser.add_argument("--device", default="cpu")
     chosen = parser.parse_args()
-    coords, scores = label(chosen.checkpoint, np.load(chosen.scan), chosen.device)
+    points, origin = scenes.moved(np.load(chosen.scan))
+    if origin.any():
+        print("moved by", *-origin)
+    coords, scores = label(chosen.checkpoint, points, chosen.device)
     classes = scores.argmax(1).astype(np.int32)
     np.save(chosen.out, np.concatenate([coords, classes[:, None]], 1))
     counts = np.bincount(classes, minlength=scores.shape[1])

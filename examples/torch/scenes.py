@@ -63,6 +63,18 @@ def street(seed):
     return points[:rows], labels[:rows]
 
 
+def moved(points):
+    """Points as examples/scan_file.h reads them, and what was taken away, float64 [3]: without rows
+    whose x, y or z is not finite; on axes with points more than 8,192 m from 0 (UTM) moved by a
+    multiple of 100 m; rounded to float32 after that. points [rows, 3 or more], of any type"""
+    points = np.asarray(points, np.float64)
+    points = points[np.isfinite(points[:, :3]).all(1)]
+    far = (np.abs(points[:, :3]) > 8192).any(0)
+    origin = np.where(far, np.floor(points[:, :3].min(0) / 100) * 100, 0)
+    points[:, :3] -= origin
+    return points.astype(np.float32), origin
+
+
 def voxelize(points, edge, labels=None):
     """The voxels of points as `make run` makes them.
 

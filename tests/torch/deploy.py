@@ -54,6 +54,12 @@ def check_streets():
     again, _ = scenes.street(3)
     check(np.array_equal(points, again) and len(points) == len(labels), "a street does not repeat")
     check(set(np.unique(labels)) <= set(range(len(scenes.class_names()))), "classes of a street")
+    utm = np.array((5e5, 5.4e6, 0))
+    far = np.append(points[:, :3].astype(float) + utm, [[np.nan, 0, 0]], 0)
+    near, origin = scenes.moved(far)
+    check(len(near) == len(points) and origin[1] % 100 == 0 and origin[2] == 0 and
+          np.abs(near.astype(float) + origin - utm - points[:, :3]).max() < 1e-4, "points in UTM")
+    check(np.array_equal(scenes.moved(points)[0], points), "points around 0 are moved")
     coords, features, truth = scenes.voxelize(points, 0.25, labels)
     want = np.unique(np.floor(points[:, :3] / np.float32(0.25)).astype(int), axis=0)
     check(np.array_equal(coords, want), "the voxels of a street")
