@@ -21,7 +21,7 @@ struct levels_job {
 
 static inline spira::status memory_new(size_t bytes, void **memory) {
     *memory = side::block_new(bytes);
-    SPIRA_REQUIRE(*memory, spira::status_capacity, "bytes of memory", (int64_t)bytes);
+    SPIRA_REQUIRE(*memory, spira::status_workspace, "bytes of memory", (int64_t)bytes);
     return spira::status_success();
 }
 

@@ -321,7 +321,7 @@ int main(int argc, char **argv) {
     char text[64];
     printf("%s: %lld %s, voxel %s m, %s in %s\n", chosen.scan ? chosen.scan : "street scene",
            (long long)cloud.rows, cloud.points ? "points" : "voxels",
-           side::voxel_text(net, text, sizeof text), chosen.net, side::type_name(&chosen));
+           side::voxel_text(net, text, sizeof text), chosen.net, spira::numeric_name(chosen.type));
     if (raw) {
         printf("values of a point: as in the file\n");
     }

@@ -335,7 +335,7 @@ SPIRA_API spira::status scan_points_take(const char *path, const table *t, const
     const size_t bytes = (size_t)out->rows * (size_t)out->columns * sizeof(float);
     out->points = (float *)malloc(bytes);
     out->source = out->dropped ? (int64_t *)malloc((size_t)out->rows * sizeof(int64_t)) : nullptr;
-    SCAN_REQUIRE(out->points && (out->source || !out->dropped), why, spira::status_capacity, path,
+    SCAN_REQUIRE(out->points && (out->source || !out->dropped), why, spira::status_workspace, path,
                  "no %lld bytes of memory", (long long)bytes);
     return scan_points_fill(path, t, order, out, why);
 }
@@ -368,7 +368,7 @@ SPIRA_API spira::status scan_voxels_take(const char *path, const table *t, scan_
     out->rows = t->rows;
     out->columns = 3;
     out->voxels = (int32_t *)malloc((size_t)out->rows * 3 * sizeof(int32_t));
-    SCAN_REQUIRE(out->voxels, why, spira::status_capacity, path, "no memory for %lld voxels",
+    SCAN_REQUIRE(out->voxels, why, spira::status_workspace, path, "no memory for %lld voxels",
                  (long long)out->rows);
     for (int64_t row = 0; row < t->rows; ++row) {
         for (int a = 0; a < 3; ++a) {
@@ -392,7 +392,7 @@ SPIRA_API spira::status scan_table_take(const char *path, const scan_options *op
     }
     scan_order order = {};
     order.column = (int *)malloc((size_t)(t->columns + 1) * sizeof(int));
-    SCAN_REQUIRE(order.column, why, spira::status_capacity, path, "no memory for the columns");
+    SCAN_REQUIRE(order.column, why, spira::status_workspace, path, "no memory for the columns");
     spira::status s = scan_order_find(path, t, &order, why);
     if (!spira::status_failed(s)) {
         s = scan_points_take(path, t, &order, options->exact, out, why);
@@ -413,7 +413,7 @@ SPIRA_API spira::status scan_table_take(const char *path, const scan_options *op
 //          status_file_format  the file is cut short, damaged, or of a kind that is not read
 //          status_not_finite   a coordinate beyond 10^9 m
 //          status_bad_size     more than 2^31 - 1 rows; what the options must say
-//          status_capacity     no memory
+//          status_workspace    no memory
 SPIRA_API spira::status scan_read(const char *path, const scan_options *options, scan_cloud *out,
                                   scan_reason *why) {
     SPIRA_REQUIRE(out, spira::status_null_pointer, "out", 0);

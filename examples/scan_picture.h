@@ -142,7 +142,7 @@ SPIRA_API void picture_fill(const picture_mark *mark, const float pixel[2], floa
 // caption. x is to the right and y upwards, turned and tilted as the view says.
 //
 // outputs: out  free it by picture_free. Zeroed on failure. Its previous content is not freed.
-// errors:  status_capacity  no memory; detail: bytes
+// errors:  status_workspace  no memory; detail: bytes
 SPIRA_API spira::status picture_draw(const picture_view *view, const picture_mark *marks,
                                      int64_t count, picture *out) {
     memset(out, 0, sizeof *out);
@@ -170,7 +170,7 @@ SPIRA_API spira::status picture_draw(const picture_view *view, const picture_mar
     if (!measured || !depth || !out->rgb) {
         free(depth);
         picture_free(out);
-        return spira::status_make(spira::status_capacity, "bytes of memory for the picture",
+        return spira::status_make(spira::status_workspace, "bytes of memory for the picture",
                                   (int64_t)(pixels * 7));
     }
     const uint8_t background[3] = {18, 20, 26};

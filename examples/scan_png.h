@@ -166,7 +166,7 @@ SPIRA_API spira::status png_write(const char *path, const uint8_t *rgb, int widt
     const bool memory = raw && packed;
     free(raw);
     free(packed);
-    SPIRA_REQUIRE(memory, spira::status_capacity, "bytes of memory for the picture",
+    SPIRA_REQUIRE(memory, spira::status_workspace, "bytes of memory for the picture",
                   (int64_t)bytes * 2);
     SPIRA_REQUIRE(good, spira::status_file_open, path, file ? errno : error);
     return spira::status_success();

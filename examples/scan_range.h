@@ -15,7 +15,7 @@ static inline spira::status range_check(const networks::network *net) {
     spira::word_layout layout;
     need.batches = 1;
     spira::net_plan *plan = (spira::net_plan *)malloc(sizeof *plan);
-    SPIRA_REQUIRE(plan, spira::status_capacity, "bytes of memory", sizeof *plan);
+    SPIRA_REQUIRE(plan, spira::status_workspace, "bytes of memory", sizeof *plan);
     const spira::status s = spira::net_plan_sets(net->layers, net->count, &limits, false, plan);
     free(plan);
     SPIRA_TRY(s);

@@ -24,7 +24,7 @@ namespace scan {
 //          labels  [rows] the scene_class of each point; free it by free. Null on failure. May be a
 //                  null pointer: no labels
 // errors:  status_null_pointer  "out"
-//          status_capacity      no memory; detail: bytes
+//          status_workspace     no memory; detail: bytes
 SPIRA_API spira::status scan_scene_street(uint32_t seed, scan_cloud *out, int32_t **labels) {
     SPIRA_REQUIRE(out, spira::status_null_pointer, "out", 0);
     memset(out, 0, sizeof *out);
@@ -52,7 +52,7 @@ SPIRA_API spira::status scan_scene_street(uint32_t seed, scan_cloud *out, int32_
         *labels = label;
     }
     free(street);
-    SPIRA_REQUIRE(good, spira::status_capacity, "bytes of memory for the scene",
+    SPIRA_REQUIRE(good, spira::status_workspace, "bytes of memory for the scene",
                   (int64_t)(rows * 5 * 4 + sizeof *street));
     return spira::status_success();
 }

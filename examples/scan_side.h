@@ -2,7 +2,7 @@
 // (under nvcc) or on the host (otherwise). Both sides fill the same result.
 //
 // SIDE_FORMAT, defined before this file is included, is the one number format that is compiled for
-// the GPU. Without it all four are, and --type chooses.
+// the GPU. Without it all four are, and --type chooses. The host computes in fp32.
 #ifndef SPIRA_EXAMPLES_SCAN_SIDE_H
 #define SPIRA_EXAMPLES_SCAN_SIDE_H
 
@@ -14,7 +14,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#ifndef SIDE_FORMAT
+#ifndef __CUDACC__
+#undef SIDE_FORMAT
+#define SIDE_FORMAT spira::numeric_f32
+#elif !defined SIDE_FORMAT
 #define SIDE_FORMAT spira::numeric_any
 #endif
 
@@ -30,7 +33,7 @@ struct options {
     float range[6]; // of points, in metres: the least x, y, z, then the largest
     const char *net;
     networks::network_sizes sizes; // of the network
-    spira::numeric type;           // of the features on the GPU; the host computes in fp32
+    spira::numeric type;           // of the features
     const char *onnx; // file that has the network and its weights; null: `net` and `weights`
     const char *picture;
     const char *save_labels; // file to write the class of each voxel to, or null
@@ -46,7 +49,7 @@ struct options {
 static inline options options_standard() {
     options o = {};
     o.net = "MinkUNet42";
-    o.type = spira::numeric_f16;
+    o.type = format == spira::numeric_any ? spira::numeric_f16 : format;
     o.picture = "scan.png";
     o.seed = 1;
     o.check = true;
@@ -155,12 +158,15 @@ static inline bool option_take(options *o, const char *name, const char *value) 
         fprintf(stderr, "%s is no option\n", name);
         return false;
     }
+    good = good && *value && !*end && spira::numeric_valid(o->type);
     const bool compiled = format == spira::numeric_any || o->type == format;
-    good = good && *value && !*end && spira::numeric_valid(o->type) && compiled;
     if (!good) {
         fprintf(stderr, "%s does not take %s\n", name, value);
+    } else if (!compiled) {
+        fprintf(stderr, "%s %s: this program computes in %s alone\n", name, value,
+                spira::numeric_name(format));
     }
-    return good;
+    return good && compiled;
 }
 
 // Whether a network gets the values of points as they are in the file: detectors are trained on
@@ -173,7 +179,8 @@ static inline bool values_are_raw(const options *o, const networks::network *net
 static inline int fail(const char *doing, const networks::network *net, spira::status s) {
     char text[256];
     if (s.code == spira::status_layer) {
-        fprintf(stderr, "%s: layer %s: %s\n", doing, net->layers[s.detail].name, s.subject);
+        fprintf(stderr, "%s: layer %s: %s\n", doing, net->layers[s.detail].name,
+                spira::status_text(s, text, sizeof text));
         return 1;
     }
     bool system = s.code == spira::status_file_open && s.detail > 0; // the detail is an errno
@@ -384,7 +391,7 @@ static spira::status measure_within(const job *j, const prepared<W> *p,
                                     const spira::net_limits *limits, int32_t *voxels) {
     SPIRA_TRY(spira::net_plan_host<W>(j->net->layers, j->net->count, &j->layout, limits, j->plan));
     void *memory = block_new(j->plan->workspace_bytes);
-    SPIRA_REQUIRE(memory, spira::status_capacity, "memory", j->plan->workspace_bytes);
+    SPIRA_REQUIRE(memory, spira::status_workspace, "memory", j->plan->workspace_bytes);
     spira::status s = measure_plan(j->plan, p, memory, voxels);
     free(memory);
     return s;
@@ -410,15 +417,6 @@ static spira::status measure_sets(const job *j, const prepared<W> *p,
     }
     spira::net_capacities(j->plan, voxels, j->net->layers);
     return s;
-}
-
-static inline const char *type_name(const options *o) {
-#ifdef __CUDACC__
-    return spira::numeric_name(o->type);
-#else
-    (void)o;
-    return spira::numeric_name(spira::numeric_f32);
-#endif
 }
 
 template <typename W>

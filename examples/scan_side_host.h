@@ -60,7 +60,7 @@ static spira::status run_prepared(job *j, prepared<W> *p, result<W> *r) {
     r->feature_bytes = j->plan->feature_bytes;
     r->parameter_bytes = (size_t)j->plan->params * sizeof(float);
     spira::status s = memory ? run_layers(j, p, memory, r)
-                             : spira::status_make(spira::status_capacity, "memory",
+                             : spira::status_make(spira::status_workspace, "memory",
                                                   (int64_t)j->plan->workspace_bytes);
     free(memory);
     return s;

@@ -18,7 +18,7 @@ SPIRA_API spira::status stream_read(FILE *file, const char *path, void **memory,
     SPIRA_REQUIRE(size >= 0, spira::status_file_open, path, errno);
     *bytes = (size_t)size;
     *memory = malloc(*bytes);
-    SPIRA_REQUIRE(*memory, spira::status_capacity, "bytes of memory", size);
+    SPIRA_REQUIRE(*memory, spira::status_workspace, "bytes of memory", size);
     SPIRA_REQUIRE(fread(*memory, 1, *bytes, file) == *bytes, spira::status_file_open, path, errno);
     return spira::status_success();
 }
@@ -122,7 +122,7 @@ SPIRA_API spira::status write(const char *path, const spira::net_plan *plan, con
     spira::blob blob;
     SPIRA_TRY(spira::net_blob_bytes(plan, spira::numeric_f32, &bytes));
     void *memory = malloc(bytes);
-    SPIRA_REQUIRE(memory, spira::status_capacity, "bytes of memory", bytes);
+    SPIRA_REQUIRE(memory, spira::status_workspace, "bytes of memory", bytes);
     spira::status s = spira::net_blob_write(plan, params, spira::numeric_f32, memory, bytes, &blob);
     if (!spira::status_failed(s)) {
         s = file_write(path, memory, blob.bytes);

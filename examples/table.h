@@ -166,7 +166,7 @@ SPIRA_API spira::status table_add(table *t, const char *name, size_t length, val
     const size_t most = (size_t)t->columns + 1;
     if ((most & (most - 1)) == 0) { // room for the next power of two
         void *more = realloc(t->column, 2 * most * sizeof *t->column);
-        SPIRA_REQUIRE(more, spira::status_capacity, "bytes of memory for the columns", 0);
+        SPIRA_REQUIRE(more, spira::status_workspace, "bytes of memory for the columns", 0);
         t->column = (table_column *)more;
     }
     table_column *c = t->column + t->columns++;
@@ -209,7 +209,7 @@ SPIRA_API spira::status table_load(const char *path, table *t, scan_reason *why)
             void *more = realloc(t->data, (size_t)room);
             if (!more) {
                 fclose(file);
-                return scan_refuse(why, spira::status_capacity, path, "no %lld bytes of memory",
+                return scan_refuse(why, spira::status_workspace, path, "no %lld bytes of memory",
                                    (long long)room);
             }
             t->data = (unsigned char *)more;

@@ -112,7 +112,7 @@ SPIRA_API spira::status npy_read_at(const char *path, int64_t at, table *t, scan
     SCAN_REQUIRE(bytes < npy_header_most && bytes <= t->bytes - start, why,
                  spira::status_file_format, path, "a header of %lld bytes", (long long)bytes);
     char *header = (char *)malloc((size_t)bytes + 1);
-    SCAN_REQUIRE(header, why, spira::status_capacity, path, "no memory for the header");
+    SCAN_REQUIRE(header, why, spira::status_workspace, path, "no memory for the header");
     memcpy(header, t->data + start, (size_t)bytes);
     header[bytes] = 0;
     const spira::status s = npy_columns(path, header, start + bytes, t, why);

@@ -174,7 +174,7 @@ SPIRA_API spira::status pcd_read_packed(const char *path, const pcd_header *h, i
     SCAN_REQUIRE(packed <= t->bytes - start - 8, why, spira::status_file_format, path,
                  "ends within its packed data");
     unsigned char *data = (unsigned char *)malloc((size_t)full + 1);
-    SCAN_REQUIRE(data, why, spira::status_capacity, path, "no %lld bytes of memory",
+    SCAN_REQUIRE(data, why, spira::status_workspace, path, "no %lld bytes of memory",
                  (long long)full);
     const bool good = pcd_unpack(t->data + start + 8, packed, data, full);
     free(t->data);

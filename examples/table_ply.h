@@ -202,7 +202,7 @@ SPIRA_API spira::status ply_read_body(const char *path, const ply_header *h, tex
 // Reads the vertices of a .ply file into a table.
 SPIRA_API spira::status ply_read(const char *path, table *t, scan_reason *why) {
     ply_header *h = (ply_header *)malloc(sizeof *h);
-    SCAN_REQUIRE(h, why, spira::status_capacity, path, "no memory for the header");
+    SCAN_REQUIRE(h, why, spira::status_workspace, path, "no memory for the header");
     text_lines lines = {(const char *)t->data, (const char *)t->data + t->bytes, 0};
     spira::status s = ply_read_header(path, &lines, h, why);
     const bool known = table_word_is(h->format, "ascii") ||

@@ -43,7 +43,7 @@ SPIRA_API spira::status text_number_add(text_numbers *numbers, double value) {
     if (numbers->count == numbers->room) {
         const int64_t room = numbers->room ? 2 * numbers->room : 4096;
         void *more = realloc(numbers->value, (size_t)room * sizeof(double));
-        SPIRA_REQUIRE(more, spira::status_capacity, "bytes of memory for the numbers", room * 8);
+        SPIRA_REQUIRE(more, spira::status_workspace, "bytes of memory for the numbers", room * 8);
         numbers->value = (double *)more;
         numbers->room = room;
     }

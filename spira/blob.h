@@ -284,7 +284,7 @@ SPIRA_API status blob_write_begin(void *memory, size_t bytes, int entries, blob_
     if (memory) {
         SPIRA_TRY(pointer_check(memory, blob_memory_alignment, "memory"));
     }
-    SPIRA_REQUIRE(entries >= 0 && entries <= blob_entries_max, status_bad_size, "entries", entries);
+    SPIRA_TRY(size_check(entries, 0, blob_entries_max, "entries"));
     const size_t used = blob_index_end(entries);
     SPIRA_REQUIRE(!memory || bytes >= used, status_workspace, "memory", used);
     w->base = (char *)memory;

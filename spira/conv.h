@@ -266,13 +266,10 @@ SPIRA_BOTH float epilogue_apply(float sum, const conv_epilogue *e, int channel, 
 
 SPIRA_API status conv_shape_check(const conv_shape *s) {
     SPIRA_REQUIRE(s, status_null_pointer, "shape", 0);
-    SPIRA_REQUIRE(s->volume >= 1 && s->volume <= kernel_volume_max, status_bad_size, "shape.volume",
-                  s->volume);
-    SPIRA_REQUIRE(s->cin >= 1 && s->cin <= conv_channels_max, status_bad_size, "shape.cin", s->cin);
-    SPIRA_REQUIRE(s->cin2 >= 0 && s->cin2 <= conv_channels_max, status_bad_size, "shape.cin2",
-                  s->cin2);
-    SPIRA_REQUIRE(s->cout >= 1 && s->cout <= conv_channels_max, status_bad_size, "shape.cout",
-                  s->cout);
+    SPIRA_TRY(size_check(s->volume, 1, kernel_volume_max, "shape.volume"));
+    SPIRA_TRY(size_check(s->cin, 1, conv_channels_max, "shape.cin"));
+    SPIRA_TRY(size_check(s->cin2, 0, conv_channels_max, "shape.cin2"));
+    SPIRA_TRY(size_check(s->cout, 1, conv_channels_max, "shape.cout"));
     SPIRA_REQUIRE(numeric_valid(s->type), status_unsupported, "shape.type", s->type);
     return status_success();
 }
@@ -340,7 +337,7 @@ SPIRA_API status conv_sum_host(const conv_host_args *a, Sum *sum) {
     SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
     SPIRA_REQUIRE(a->map || s->volume == 1, status_null_pointer, "map", 0);
     SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);
-    SPIRA_REQUIRE(a->outputs >= 0, status_bad_size, "outputs", a->outputs);
+    SPIRA_TRY(size_check(a->outputs, 0, INT64_MAX, "outputs"));
     const int64_t cout = s->cout, pitch = (int64_t)(s->cin + s->cin2) * cout;
     const int64_t block = 64, blocks = ceil_div(a->outputs, block); // shares weights in cache
     SPIRA_PARALLEL_FOR

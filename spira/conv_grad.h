@@ -114,7 +114,7 @@ struct conv_grad_bias_args {
 };
 
 SPIRA_API status conv_grad_channels_check(int cout) {
-    SPIRA_REQUIRE(cout >= 1 && cout <= conv_channels_max, status_bad_size, "cout", cout);
+    SPIRA_TRY(size_check(cout, 1, conv_channels_max, "cout"));
     return status_success();
 }
 
@@ -158,7 +158,7 @@ SPIRA_API status conv_grad_bias_host(const float *out_grad, int32_t outputs, int
                                      Sum *bias_grad) {
     SPIRA_REQUIRE(out_grad, status_null_pointer, "out_grad", 0);
     SPIRA_REQUIRE(bias_grad, status_null_pointer, "bias_grad", 0);
-    SPIRA_REQUIRE(outputs >= 0, status_bad_size, "outputs", outputs);
+    SPIRA_TRY(size_check(outputs, 0, INT64_MAX, "outputs"));
     SPIRA_TRY(conv_grad_channels_check(cout));
     std::fill(bias_grad, bias_grad + cout, (Sum)0);
     for (int64_t o = 0; o < outputs; ++o) {
@@ -195,7 +195,7 @@ SPIRA_API status conv_grad_weight_host(const conv_grad_weight_host_args *a, Sum 
         SPIRA_TRY(map_lists_check(&a->pairs));
     }
     SPIRA_REQUIRE(weight_grad, status_null_pointer, "weight_grad", 0);
-    SPIRA_REQUIRE(a->outputs >= 0, status_bad_size, "outputs", a->outputs);
+    SPIRA_TRY(size_check(a->outputs, 0, INT64_MAX, "outputs"));
     const int64_t size = (int64_t)(s->cin + s->cin2) * s->cout;
     SPIRA_PARALLEL_FOR
     for (int k = 0; k < s->volume; ++k) {

@@ -17,7 +17,7 @@ SPIRA_API status conv_hybrid_shape_check(const conv_shape *s, const kernel_shape
     SPIRA_TRY(conv_shape_check(s));
     SPIRA_TRY(kernel_check(kernel));
     SPIRA_REQUIRE(s->volume == kernel_volume(kernel), status_bad_size, "shape.volume", s->volume);
-    SPIRA_REQUIRE(threshold >= 0, status_bad_size, "threshold", threshold);
+    SPIRA_TRY(size_check(threshold, 0, INT64_MAX, "threshold"));
     return status_success();
 }
 
@@ -76,7 +76,7 @@ SPIRA_API status conv_hybrid_host(const conv_hybrid_host_args *a) {
     SPIRA_REQUIRE(a->in2 || !s->cin2, status_null_pointer, "in2", 0);
     SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
     SPIRA_REQUIRE(a->os || !dense, status_null_pointer, "os", 0);
-    SPIRA_REQUIRE(a->outputs >= 0, status_bad_size, "outputs", a->outputs);
+    SPIRA_TRY(size_check(a->outputs, 0, INT64_MAX, "outputs"));
     if (dense < s->volume) {
         SPIRA_TRY(map_lists_check(&a->pairs));
     }

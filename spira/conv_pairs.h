@@ -74,7 +74,7 @@ SPIRA_API status conv_pairs_host(const conv_pairs_host_args *a, Sum *sum) {
     SPIRA_TRY(map_lists_check(&a->pairs));
     SPIRA_TRY(pairs_sides_check(s, a->sides));
     SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);
-    SPIRA_REQUIRE(a->outputs >= 0, status_bad_size, "outputs", a->outputs);
+    SPIRA_TRY(size_check(a->outputs, 0, INT64_MAX, "outputs"));
     for (int k = 0; k < s->volume; ++k) {
         const pairs_list list = pairs_list_of(&a->pairs, s->volume, a->sides, a->outputs, k);
         const float *weight = a->weight + (int64_t)k * (s->cin + s->cin2) * s->cout;

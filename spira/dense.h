@@ -54,13 +54,12 @@ struct dense_args {
 // Elements of a map.
 SPIRA_API status dense_elements(const expand_grid *grid, int batch, int channels, int64_t *count) {
     SPIRA_REQUIRE(grid, status_null_pointer, "grid", 0);
-    SPIRA_REQUIRE(batch >= 1, status_bad_size, "batch", batch);
-    SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
+    SPIRA_TRY(size_check(batch, 1, INT64_MAX, "batch"));
+    SPIRA_TRY(size_check(channels, 1, INT64_MAX, "channels"));
     int64_t all = (int64_t)batch * channels;
     for (int a = 0; a < 3; ++a) {
         const int extent = triple_at(grid->extent, a);
-        SPIRA_REQUIRE(extent >= 1 && extent <= voxel_index_max, status_bad_size, "grid.extent",
-                      extent);
+        SPIRA_TRY(status_on_axis(size_check(extent, 1, voxel_index_max, "grid.extent"), a));
         SPIRA_REQUIRE(all <= ((int64_t)1 << 60) / extent, status_bad_size,
                       "grid.extent (a map of 2^60 or more elements)", extent);
         all *= extent;
@@ -122,9 +121,8 @@ SPIRA_BOTH uint32_t dense_locate(const word_layout *layout, const expand_grid *g
 }
 
 SPIRA_API status dense_check_axis(int origin, int extent, int stride) {
-    SPIRA_REQUIRE(stride >= 1, status_stride, "stride", stride);
-    SPIRA_REQUIRE(origin >= -voxel_index_max && origin <= voxel_index_max, status_bad_size,
-                  "grid.origin", origin);
+    SPIRA_TRY(size_check(stride, 1, INT64_MAX, "stride", status_stride));
+    SPIRA_TRY(size_check(origin, -voxel_index_max, voxel_index_max, "grid.origin"));
     SPIRA_REQUIRE(origin + (int64_t)(extent - 1) * stride <= INT32_MAX, status_bad_size,
                   "grid.extent (its last coordinate is no int)", extent);
     return status_success();
@@ -142,9 +140,11 @@ SPIRA_API status dense_check(const dense_args<W> *a) {
     size_t bytes;
     SPIRA_TRY(dense_bytes(&a->grid, a->batch, a->channels, a->out_type, &bytes));
     const expand_grid *g = &a->grid;
-    SPIRA_TRY(dense_check_axis(g->origin.x, g->extent.x, a->stride.x));
-    SPIRA_TRY(dense_check_axis(g->origin.y, g->extent.y, a->stride.y));
-    SPIRA_TRY(dense_check_axis(g->origin.z, g->extent.z, a->stride.z));
+    for (int i = 0; i < 3; ++i) {
+        SPIRA_TRY(status_on_axis(dense_check_axis(triple_at(g->origin, i), triple_at(g->extent, i),
+                                                  triple_at(a->stride, i)),
+                                 i));
+    }
     SPIRA_REQUIRE(a->order == dense_channels_first || g->extent.z <= dense_depth_max,
                   status_bad_size, "grid.extent.z (of a map with channels last)", g->extent.z);
     SPIRA_TRY(pointer_check(a->features, (size_t)numeric_size(a->type), "features"));

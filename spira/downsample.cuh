@@ -14,8 +14,8 @@ namespace spira {
 // Bytes of scratch for downsample.
 template <typename W>
 SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, size_t *bytes) {
-    SPIRA_REQUIRE(in.capacity >= 1, status_bad_size, "in.capacity", in.capacity);
-    SPIRA_REQUIRE(out_capacity >= 1, status_bad_size, "out.capacity", out_capacity);
+    SPIRA_TRY(size_check(in.capacity, 1, INT64_MAX, "in.capacity"));
+    SPIRA_TRY(size_check(out_capacity, 1, INT64_MAX, "out.capacity"));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     downsample_scratch<W> s;

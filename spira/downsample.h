@@ -54,7 +54,7 @@ SPIRA_API status downsample_layout_check(const word_layout *layout, triple strid
     SPIRA_TRY(word_check<W>(layout));
     for (int a = 0; a < 3; ++a) {
         const int s = triple_at(stride, a), lo = triple_at(layout->lo, a);
-        SPIRA_REQUIRE(s >= 1 && s <= 1 << 20, status_stride, "stride", s);
+        SPIRA_TRY(status_on_axis(size_check(s, 1, 1 << 20, "stride", status_stride), a));
         const bool masks = triple_at(layout->bias, a) % s == 0 || !downsample_by_mask(stride);
         SPIRA_REQUIRE(masks && floor_to(lo, s) >= lo, status_stride,
                       "stride (larger than the layout was fitted to)", s);
@@ -92,7 +92,7 @@ SPIRA_BOTH bool downsample_is_step(triple from, triple stride) {
 // Bytes of scratch for downsample_host.
 template <typename W>
 SPIRA_API status downsample_host_workspace(voxel_set<W> in, size_t *bytes) {
-    SPIRA_REQUIRE(in.capacity >= 1, status_bad_size, "in.capacity", in.capacity);
+    SPIRA_TRY(size_check(in.capacity, 1, INT64_MAX, "in.capacity"));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     workspace_take<W>(&w, in.capacity);

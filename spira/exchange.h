@@ -76,9 +76,9 @@ SPIRA_API status weight_reorder(weight_order order, const weight_shape *shape, s
                   status_unsupported, "order", order);
     const kernel_shape kernel = {shape->size, {1, 1, 1}, {1, 1, 1}, false};
     SPIRA_TRY(kernel_check(&kernel));
-    SPIRA_REQUIRE(shape->cin >= 1, status_bad_size, "cin", shape->cin);
-    SPIRA_REQUIRE(shape->cout >= 1, status_bad_size, "cout", shape->cout);
-    SPIRA_REQUIRE(element_size >= 1, status_bad_size, "element_size", element_size);
+    SPIRA_TRY(size_check(shape->cin, 1, INT64_MAX, "cin"));
+    SPIRA_TRY(size_check(shape->cout, 1, INT64_MAX, "cout"));
+    SPIRA_TRY(size_check(element_size, 1, INT64_MAX, "element_size"));
     char *to = (char *)target;
     for (int k = 0; k < kernel_volume(&kernel); ++k) {
         for (int i = 0; i < shape->cin; ++i) {
@@ -209,8 +209,8 @@ SPIRA_API status exchange_check(const map_lists *pairs, const exchange_lists *to
     SPIRA_TRY(pointer_check(to->input, alignof(int32_t), "to.input"));
     SPIRA_TRY(pointer_check(to->output, alignof(int32_t), "to.output"));
     SPIRA_REQUIRE(to->step == 1 || to->step == 2, status_bad_size, "to.step", to->step);
-    SPIRA_REQUIRE(to->stride >= (to->order == weight_order_spconv) && to->stride <= INT32_MAX / 2,
-                  status_bad_size, "to.stride", to->stride);
+    SPIRA_TRY(
+        size_check(to->stride, (to->order == weight_order_spconv), INT32_MAX / 2, "to.stride"));
     const bool counts = to->order != weight_order_minkowski;
     SPIRA_TRY(pointer_check(counts ? to->counts : to->begin, alignof(int32_t),
                             counts ? "to.counts" : "to.begin"));

@@ -68,12 +68,9 @@ SPIRA_API status expand_axis_check(const expand_axis *a) {
     const int most = voxel_index_max; // keeps sums away from the ends of an int
     SPIRA_REQUIRE(a->ratio >= 1 && (int64_t)a->ratio * a->spacing <= 1 << 20, status_stride,
                   "rule.ratio", a->ratio);
-    SPIRA_REQUIRE(a->padding >= 0 && a->padding <= 1 << 20, status_bad_size, "rule.padding",
-                  a->padding);
-    SPIRA_REQUIRE(a->origin >= -most && a->origin <= most, status_bad_size, "rule.grid.origin",
-                  a->origin);
-    SPIRA_REQUIRE(a->extent >= 0 && a->extent <= most, status_bad_size, "rule.grid.extent",
-                  a->extent);
+    SPIRA_TRY(size_check(a->padding, 0, 1 << 20, "rule.padding"));
+    SPIRA_TRY(size_check(a->origin, -most, most, "rule.grid.origin"));
+    SPIRA_TRY(size_check(a->extent, 0, most, "rule.grid.extent"));
     return status_success();
 }
 
@@ -119,8 +116,8 @@ SPIRA_API status expand_axes_make(const kernel_shape *kernel, const expand_rule 
         axis[a]->padding = triple_at(rule->padding, a);
         axis[a]->origin = triple_at(g->origin, a);
         axis[a]->extent = triple_at(g->extent, a);
-        SPIRA_TRY(expand_axis_check(axis[a]));
-        SPIRA_TRY(expand_axis_derive(axis[a]));
+        SPIRA_TRY(status_on_axis(expand_axis_check(axis[a]), a));
+        SPIRA_TRY(status_on_axis(expand_axis_derive(axis[a]), a));
     }
     axes->most = axes->x.most * axes->y.most * axes->z.most;
     return status_success();
@@ -296,7 +293,7 @@ SPIRA_API status expand_check(const expand_args<W> *args, expand_axes *axes) {
 
 // The number of words that are written and sorted: as many as `capacity` inputs can touch.
 SPIRA_API status expand_rows(const expand_axes *axes, int32_t capacity, int32_t *rows) {
-    SPIRA_REQUIRE(capacity >= 1, status_bad_size, "in.capacity", capacity);
+    SPIRA_TRY(size_check(capacity, 1, INT64_MAX, "in.capacity"));
     int64_t all = (int64_t)capacity * axes->most;
     SPIRA_REQUIRE(all < INT32_MAX / 2, status_bad_size,
                   "in.capacity (too many outputs that the kernel could touch)", all);

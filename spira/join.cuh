@@ -19,7 +19,7 @@ SPIRA_API status join_workspace(const join_args<W> *args, size_t *bytes) {
     int32_t total;
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(join_sources(args, &total));
-    SPIRA_REQUIRE(args->out.capacity >= 1, status_bad_size, "out.capacity", args->out.capacity);
+    SPIRA_TRY(size_check(args->out.capacity, 1, INT64_MAX, "out.capacity"));
     workspace w = workspace_begin(nullptr);
     join_scratch<W> s;
     join_carve(&w, args, total, &s);

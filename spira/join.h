@@ -92,9 +92,9 @@ SPIRA_API join_word_of<W> join_word_make(const word_layout *l, join_axis axis, i
 // Source rows of all sets: the words that are ordered, and the size of join_rows.order.
 SPIRA_API status join_total(const int32_t *capacity, int sets, int32_t *total) {
     int64_t all = 0;
-    SPIRA_REQUIRE(sets >= 1 && sets <= join_sets_max, status_bad_size, "sets", sets);
+    SPIRA_TRY(size_check(sets, 1, join_sets_max, "sets"));
     for (int s = 0; s < sets; ++s) {
-        SPIRA_REQUIRE(capacity[s] >= 1, status_bad_size, "set.capacity", capacity[s]);
+        SPIRA_TRY(size_check(capacity[s], 1, INT64_MAX, "set.capacity"));
         all += capacity[s];
     }
     SPIRA_REQUIRE(all <= INT32_MAX / 2, status_bad_size, "set.capacity (the sum over all sets)",
@@ -150,8 +150,8 @@ SPIRA_API status join_sum_sizes_check(const A *a) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     SPIRA_TRY(join_total(a->capacity, a->sets, &total));
     SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
-    SPIRA_REQUIRE(a->channels >= 1, status_bad_size, "channels", a->channels);
-    SPIRA_REQUIRE(a->out_capacity >= 1, status_bad_size, "out_capacity", a->out_capacity);
+    SPIRA_TRY(size_check(a->channels, 1, INT64_MAX, "channels"));
+    SPIRA_TRY(size_check(a->out_capacity, 1, INT64_MAX, "out_capacity"));
     return status_success();
 }
 

@@ -260,8 +260,8 @@ SPIRA_LAUNCHER status map_count(const int32_t *map, int volume, const int32_t *c
     SPIRA_TRY(pointer_check(map, alignof(int32_t), "map"));
     SPIRA_TRY(pointer_check(count, alignof(int32_t), "count"));
     SPIRA_TRY(pointer_check(pairs, alignof(int32_t), "pairs"));
-    SPIRA_REQUIRE(volume >= 1 && volume <= kernel_volume_max, status_bad_size, "volume", volume);
-    SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
+    SPIRA_TRY(size_check(volume, 1, kernel_volume_max, "volume"));
+    SPIRA_TRY(size_check(capacity, 1, INT64_MAX, "capacity"));
     const size_t bytes = (size_t)volume * sizeof(int32_t);
     SPIRA_TRY(status_from_cuda(cudaMemsetAsync(pairs, 0, bytes, stream), "pairs"));
     return kernel_launch(map_count_kernel<>,

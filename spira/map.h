@@ -177,7 +177,7 @@ SPIRA_API status map_forms_check(const word_layout *layout, const kernel_shape *
     SPIRA_TRY(map_array_check(forms->os, "forms.os"));
     SPIRA_TRY(map_array_check(forms->ws, "forms.ws"));
     SPIRA_TRY(map_array_check(forms->mask, "forms.mask"));
-    SPIRA_REQUIRE(forms->threshold >= 0, status_bad_size, "forms.threshold", forms->threshold);
+    SPIRA_TRY(size_check(forms->threshold, 0, INT64_MAX, "forms.threshold"));
     if (forms->trouble) {
         SPIRA_TRY(pointer_check(forms->trouble, alignof(device_status), "forms.trouble"));
     }
@@ -204,7 +204,7 @@ template <typename W>
 SPIRA_API status map_requests_check(const word_layout *layout, const map_request<W> *request,
                                     int requests, unsigned kinds) {
     SPIRA_REQUIRE(request || requests == 0, status_null_pointer, "request", 0);
-    SPIRA_REQUIRE(requests >= 0, status_bad_size, "requests", requests);
+    SPIRA_TRY(size_check(requests, 0, INT64_MAX, "requests"));
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request + i;
         SPIRA_TRY(map_forms_check(layout, &r->kernel, &r->source, &r->outputs, &r->forms));
@@ -382,7 +382,7 @@ SPIRA_API status map_build_lists_host(const word_layout *layout, const map_reque
 SPIRA_API status map_count_host(const int32_t *map, int volume, int32_t count, int32_t *pairs) {
     SPIRA_TRY(pointer_check(map, alignof(int32_t), "map"));
     SPIRA_TRY(pointer_check(pairs, alignof(int32_t), "pairs"));
-    SPIRA_REQUIRE(volume >= 1, status_bad_size, "volume", volume);
+    SPIRA_TRY(size_check(volume, 1, INT64_MAX, "volume"));
     std::fill(pairs, pairs + volume, 0);
     for (int64_t o = 0; o < count; ++o) {
         for (int k = 0; k < volume; ++k) {

@@ -97,7 +97,7 @@ SPIRA_API status net_blob_read_layer(const net_plan *p, const blob *b, int layer
             status s =
                 blob_load(b, blob_find(b, p->layers[layer].name, (blob_kind)kind), params + place);
             if (status_failed(s)) {
-                return net_fault(s.subject, layer);
+                return net_fault(s, layer);
             }
             ++*used;
         }

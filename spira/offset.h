@@ -50,20 +50,23 @@ SPIRA_BOTH int kernel_first(int size) {
     return size % 2 ? -(size / 2) : 0;
 }
 
+SPIRA_API status kernel_axis_check(int size, int dilation, int stride) {
+    SPIRA_TRY(size_check(size, 1, kernel_size_max, "kernel.size", status_kernel_size));
+    SPIRA_TRY(size_check(dilation, 1, 1 << 20, "kernel.dilation"));
+    SPIRA_TRY(size_check(stride, 1, 1 << 20, "kernel.stride", status_stride));
+    return size_check((int64_t)size * dilation * stride, 1, INT32_MAX - 1,
+                      "kernel (size * dilation * stride)");
+}
+
 SPIRA_API status kernel_check(const kernel_shape *s) {
     SPIRA_REQUIRE(s, status_null_pointer, "kernel", 0);
-    for (int a = 0; a < 3; ++a) {
-        const int size = triple_at(s->size, a), stride = triple_at(s->stride, a);
-        const int dilation = triple_at(s->dilation, a);
-        SPIRA_REQUIRE(size >= 1 && size <= kernel_size_max, status_kernel_size, "kernel.size",
-                      size);
-        SPIRA_REQUIRE(dilation >= 1 && dilation <= 1 << 20, status_bad_size, "kernel.dilation",
-                      dilation);
-        SPIRA_REQUIRE(stride >= 1 && stride <= 1 << 20, status_stride, "kernel.stride", stride);
-        SPIRA_REQUIRE((int64_t)size * dilation * stride < INT32_MAX, status_bad_size,
-                      "kernel (reach)", size);
+    status good = status_success();
+    for (int a = 0; a < 3 && !status_failed(good); ++a) {
+        good = status_on_axis(kernel_axis_check(triple_at(s->size, a), triple_at(s->dilation, a),
+                                                triple_at(s->stride, a)),
+                              a);
     }
-    return status_success();
+    return good;
 }
 
 // Offset k on the kernel's own lattice: before dilation and stride.

@@ -128,7 +128,7 @@ SPIRA_API status order_sizes_check(const kernel_shape *kernel, int32_t capacity)
 // Checks a request. A compact map has all offsets.
 SPIRA_API status order_request_check(const order_request *r) {
     SPIRA_TRY(order_sizes_check(&r->kernel, r->capacity));
-    SPIRA_REQUIRE(r->threshold >= 0, status_bad_size, "threshold", r->threshold);
+    SPIRA_TRY(size_check(r->threshold, 0, INT64_MAX, "threshold"));
     const int volume = kernel_volume(&r->kernel);
     const int threshold = order_request_whole(r).threshold;
     const int columns = kernel_norm_count(&r->kernel, threshold, volume);

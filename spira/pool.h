@@ -45,14 +45,13 @@ SPIRA_API status pool_kind_check(const A *a) {
     SPIRA_REQUIRE(a->kind == pool_max || a->kind == pool_average, status_unsupported, "kind",
                   a->kind);
     SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
-    SPIRA_REQUIRE(a->channels >= 1, status_bad_size, "channels", a->channels);
+    SPIRA_TRY(size_check(a->channels, 1, INT64_MAX, "channels"));
     return status_success();
 }
 
 template <typename A>
 SPIRA_API status pool_map_check(const A *a) {
-    SPIRA_REQUIRE(a->volume >= 1 && a->volume <= kernel_volume_max, status_bad_size, "volume",
-                  a->volume);
+    SPIRA_TRY(size_check(a->volume, 1, kernel_volume_max, "volume"));
     SPIRA_TRY(capacity_check(a->capacity, "capacity"));
     SPIRA_TRY(pointer_check(a->map, sizeof(int32_t), "map"));
     return pointer_check(a->count, sizeof(int32_t), "count");

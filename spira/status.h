@@ -10,6 +10,7 @@
 
 #ifndef __CUDACC_RTC__
 #include <stdio.h>
+#include <string.h>
 #endif
 
 namespace spira {
@@ -43,10 +44,12 @@ struct [[nodiscard]] status {
     status_code code;
     const char *subject;
     int64_t detail;
+    int64_t least, most; // limits of the subject; both 0: it has none
+    char axis;           // of the subject: 'x', 'y' or 'z'; 0: of all or none
 };
 
 SPIRA_API status status_make(status_code code, const char *subject, int64_t detail = 0) {
-    status s = {code, subject, detail};
+    status s = {code, subject, detail, 0, 0, 0};
     return s;
 }
 
@@ -70,7 +73,7 @@ static constexpr status_row status_table[] = {
     {"a size that is not allowed", true},
     {"memory that is too small; bytes needed", false},
     {"a pointer that is not aligned; bytes of alignment needed", false},
-    {"an unsupported kernel size (1 to 15 for each axis)", true},
+    {"an unsupported kernel size", true},
     {"an unsupported stride", true},
     {"an unusable voxel size; axis", true},
     {"the coordinates do not fit a 64-bit word; bits missing", false},
@@ -101,22 +104,28 @@ SPIRA_API const char *status_string(status_code code) {
 }
 
 #ifndef __CUDACC_RTC__
-// Writes "subject: sentence: detail" to text [size], always terminated: without the subject if
-// there is none, without the detail if there is none. Returns text. Under nvcc an error of the CUDA
-// runtime is followed by the runtime's own words.
+// Writes "subject.axis (least to most): sentence: detail" to text [size], always terminated:
+// without what there is none of. Returns text. Under nvcc an error of the CUDA runtime is followed
+// by the runtime's own words.
 SPIRA_API char *status_text(status s, char *text, size_t size) {
     const char *more = "";
 #ifdef __CUDACC__
     more = s.code == status_cuda ? cudaGetErrorString((cudaError_t)s.detail) : "";
 #endif
-    char detail[32] = "";
+    char axis[3] = {s.axis ? '.' : (char)0, s.axis}, limits[64] = "", detail[32] = "";
+    if (s.most == INT64_MAX) {
+        snprintf(limits, sizeof limits, " (at least %lld)", (long long)s.least);
+    } else if (s.least || s.most) {
+        snprintf(limits, sizeof limits, " (%lld to %lld)", (long long)s.least, (long long)s.most);
+    }
     if (s.detail || status_row_of(s.code).zero) {
         snprintf(detail, sizeof detail, ": %lld", (long long)s.detail);
     }
     const char *subject = s.subject ? s.subject : "?";
+    const int name = (int)strcspn(subject, " "); // what it is behind that
     if (text && size) {
-        snprintf(text, size, "%s%s%s%s%s%s", subject, *subject ? ": " : "", status_string(s.code),
-                 detail, *more ? ", " : "", more);
+        snprintf(text, size, "%.*s%s%s%s%s%s%s%s%s", name, subject, axis, subject + name, limits,
+                 *subject ? ": " : "", status_string(s.code), detail, *more ? ", " : "", more);
     }
     return text;
 }
@@ -146,10 +155,26 @@ SPIRA_API status pointer_check(const void *p, size_t alignment, const char *name
     return status_success();
 }
 
+// The one rule for numbers: within limits, which the message names. most: INT64_MAX for none
+SPIRA_API status size_check(int64_t value, int64_t least, int64_t most, const char *name,
+                            status_code code = status_bad_size) {
+    if (value >= least && value <= most) {
+        return status_success();
+    }
+    return {code, name, value, least, most, 0};
+}
+
 // The one rule for capacities and numbers of rows.
 SPIRA_API status capacity_check(int64_t capacity, const char *name) {
-    SPIRA_REQUIRE(capacity >= 1 && capacity <= INT32_MAX / 2, status_bad_size, name, capacity);
-    return status_success();
+    return size_check(capacity, 1, INT32_MAX / 2, name);
+}
+
+// A failure on an axis, 0 to 2.
+SPIRA_API status status_on_axis(status s, int axis) {
+    if (status_failed(s)) {
+        s.axis = "xyz"[axis];
+    }
+    return s;
 }
 
 // What the device found. All zero means "nothing", so that clearing it is a memset.

@@ -49,7 +49,7 @@ SPIRA_API status voxelize_sort(const voxelize_args<W> *args, W *sorted, int32_t 
 template <typename W>
 SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, size_t *bytes) {
     SPIRA_TRY(voxel_input_check(in));
-    SPIRA_REQUIRE(capacity >= 1, status_bad_size, "capacity", capacity);
+    SPIRA_TRY(size_check(capacity, 1, INT64_MAX, "capacity"));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     voxelize_scratch<W> s;

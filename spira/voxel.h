@@ -146,7 +146,7 @@ SPIRA_API status voxel_input_check(const voxel_input *in) {
     }
     SPIRA_TRY(pointer_check(in->count, alignof(int32_t), "input.count"));
     SPIRA_TRY(capacity_check(in->rows, "input.rows"));
-    SPIRA_REQUIRE(in->columns >= 3, status_bad_size, "input.columns", in->columns);
+    SPIRA_TRY(size_check(in->columns, 3, INT64_MAX, "input.columns"));
     if (in->points) {
         SPIRA_TRY(voxel_grid_check(in->size, in->origin));
     }
@@ -154,7 +154,7 @@ SPIRA_API status voxel_input_check(const voxel_input *in) {
     const bool none = triple_equal(e, triple_make(0, 0, 0));
     SPIRA_REQUIRE(none || (e.x >= 1 && e.y >= 1 && e.z >= 1), status_bad_size,
                   "input.extent (all 0, or all positive)", min_of(min_of(e.x, e.y), e.z));
-    SPIRA_REQUIRE(in->max_voxels >= 0, status_bad_size, "input.max_voxels", in->max_voxels);
+    SPIRA_TRY(size_check(in->max_voxels, 0, INT64_MAX, "input.max_voxels"));
     SPIRA_REQUIRE(in->points || !in->drop_not_finite, status_unsupported,
                   "input.drop_not_finite (coordinates are finite)", 0);
     return status_success();

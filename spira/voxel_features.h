@@ -80,14 +80,13 @@ SPIRA_API status voxel_features_common_check(const A *args) {
     SPIRA_REQUIRE(args->kind == voxel_feature_mean || args->kind == voxel_feature_first ||
                       args->kind == voxel_feature_max,
                   status_unsupported, "kind", args->kind);
-    SPIRA_REQUIRE(args->max_points >= 0, status_bad_size, "max_points", args->max_points);
+    SPIRA_TRY(size_check(args->max_points, 0, INT64_MAX, "max_points"));
     SPIRA_REQUIRE(!(args->append & ~(unsigned)(voxel_append_centre | voxel_append_mean)),
                   status_unsupported, "append", args->append);
     SPIRA_REQUIRE(numeric_valid(args->type), status_unsupported, "type", args->type);
     SPIRA_TRY(pointer_check(args->rows.order, alignof(int32_t), "rows.order"));
     SPIRA_TRY(pointer_check(args->rows.begin, alignof(int32_t), "rows.begin"));
-    SPIRA_REQUIRE(args->channels >= 1 && args->channels <= INT32_MAX - 6, status_bad_size,
-                  "channels", args->channels);
+    SPIRA_TRY(size_check(args->channels, 1, INT32_MAX - 6, "channels"));
     return status_success();
 }
 

@@ -37,10 +37,9 @@ SPIRA_API status voxel_features_grad_check(const voxel_features_grad_args *a) {
     SPIRA_TRY(voxel_features_common_check(a));
     if (a->kind == voxel_feature_max) {
         SPIRA_TRY(pointer_check(a->values, alignof(float), "values"));
-        SPIRA_REQUIRE(a->columns >= voxel_features_grad_channels(*a), status_bad_size, "columns",
-                      a->columns);
+        SPIRA_TRY(size_check(a->columns, voxel_features_grad_channels(*a), INT64_MAX, "columns"));
     }
-    SPIRA_REQUIRE(a->row_capacity >= 1, status_bad_size, "row_capacity", a->row_capacity);
+    SPIRA_TRY(size_check(a->row_capacity, 1, INT64_MAX, "row_capacity"));
     SPIRA_TRY(pointer_check(a->count, alignof(int32_t), "count"));
     SPIRA_TRY(capacity_check(a->capacity, "capacity"));
     SPIRA_REQUIRE(a->features_channels == voxel_features_channels(a), status_bad_size,

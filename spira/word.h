@@ -65,23 +65,23 @@ SPIRA_API void word_fit_axis(int64_t lo, int64_t hi, int64_t stride, int64_t rea
 //
 // inputs   need: bounds, batches >= 1, strides >= 1, reaches >= 0
 // outputs  layout; its `lo` and `hi` are the widest bounds that the fields hold with their margins
-// errors   null pointers; sizes that are not allowed; status_bits with the number of missing bits
+// errors   null pointers; sizes that are not allowed; status_bits with the number of missing bits;
+//          the layout is all zero then
 SPIRA_API status word_fit(const word_need *need, word_layout *layout) {
     SPIRA_REQUIRE(need, status_null_pointer, "need", 0);
     SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
-    SPIRA_REQUIRE(need->batches >= 1, status_bad_size, "batches", need->batches);
     word_layout l = {};
+    *layout = l;
+    SPIRA_TRY(size_check(need->batches, 1, INT64_MAX, "batches"));
     l.batches = need->batches;
     l.width_batch = bits_for((uint64_t)need->batches - 1);
     int64_t bias[3];
     for (int a = 0; a < 3; ++a) {
         const int lo = triple_at(need->lo, a), hi = triple_at(need->hi, a);
         const int stride = triple_at(need->stride, a), reach = triple_at(need->reach, a);
-        SPIRA_REQUIRE(lo <= hi, status_bad_size, "bounds (hi < lo)", hi);
-        SPIRA_REQUIRE(stride >= 1, status_stride, "stride", stride);
-        SPIRA_REQUIRE(reach >= 0, status_bad_size, "reach", reach);
-        SPIRA_REQUIRE((int64_t)hi + reach <= INT32_MAX, status_bad_size,
-                      "bounds (hi + reach is no int)", hi);
+        SPIRA_TRY(status_on_axis(size_check(stride, 1, INT64_MAX, "stride", status_stride), a));
+        SPIRA_TRY(status_on_axis(size_check(reach, 0, INT64_MAX, "reach"), a));
+        SPIRA_TRY(status_on_axis(size_check(hi, lo, INT32_MAX - reach, "hi"), a));
         int *const width = triple_at(&l.width, a);
         word_fit_axis(lo, hi, stride, reach, &bias[a], width);
         const int64_t top = ((int64_t)1 << *width) - 2 - reach - bias[a];

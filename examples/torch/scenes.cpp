@@ -152,6 +152,6 @@ SCENES_API int64_t scenes_voxelize(const float *points, const int32_t *labels, i
     int32_t count = 0;
     const spira::status s =
         b.good() ? voxelize(&cloud, labels, edge, &b, &count, coords, features, truth)
-                 : spira::status_make(spira::status_capacity, "bytes of memory", rows);
+                 : spira::status_make(spira::status_workspace, "bytes of memory", rows);
     return spira::status_failed(s) ? failed(s) : count;
 }

@@ -55,8 +55,8 @@ SPIRA_API status ggs_grouping_check(const ggs_grouping *g) {
     SPIRA_REQUIRE(g, status_null_pointer, "grouping", 0);
     SPIRA_REQUIRE(g->rule >= ggs_rule_each && g->rule <= ggs_rule_sorted, status_unsupported,
                   "grouping.rule", g->rule);
-    SPIRA_REQUIRE(g->waste >= 0 && g->waste <= 1, status_bad_size, "grouping.waste", 0);
-    SPIRA_REQUIRE(g->small >= 0, status_bad_size, "grouping.small", g->small);
+    SPIRA_REQUIRE(g->waste >= 0 && g->waste <= 1, status_bad_size, "grouping.waste (0 to 1)", 0);
+    SPIRA_TRY(size_check(g->small, 0, INT64_MAX, "grouping.small"));
     return status_success();
 }
 
@@ -102,10 +102,10 @@ SPIRA_API status ggs_group_offsets(const ggs_grouping *grouping, const int32_t *
                                    ggs_groups *out) {
     SPIRA_TRY(ggs_grouping_check(grouping));
     SPIRA_REQUIRE(sizes, status_null_pointer, "sizes", 0);
-    SPIRA_REQUIRE(volume >= 1 && volume <= kernel_volume_max, status_bad_size, "volume", volume);
+    SPIRA_TRY(size_check(volume, 1, kernel_volume_max, "volume"));
     SPIRA_REQUIRE(out && out->order && out->row && out->group, status_null_pointer, "groups", 0);
     for (int k = 0; k < volume; ++k) {
-        SPIRA_REQUIRE(sizes[k] >= 0, status_bad_size, "sizes", sizes[k]);
+        SPIRA_TRY(size_check(sizes[k], 0, INT64_MAX, "sizes"));
     }
     const int32_t small = grouping->rule == ggs_rule_each ? 0 : grouping->small;
     out->count = out->products = 0;

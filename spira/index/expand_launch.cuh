@@ -82,7 +82,7 @@ template <typename W>
 SPIRA_API status expand_plan_make(const expand_args<W> *a, expand_plan *plan) {
     int32_t rows;
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(a->out.capacity >= 1, status_bad_size, "out.capacity", a->out.capacity);
+    SPIRA_TRY(size_check(a->out.capacity, 1, INT64_MAX, "out.capacity"));
     SPIRA_TRY(expand_axes_make(a->kernel, a->rule, &plan->axes));
     SPIRA_TRY(expand_rows(&plan->axes, a->in.capacity, &rows));
     SPIRA_TRY(word_check<W>(a->layout));

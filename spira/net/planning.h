@@ -88,19 +88,16 @@ SPIRA_API status net_check_layer(const net_plan *p, int i) {
 SPIRA_API status net_check_grid(const expand_grid *grid, int batch) {
     for (int a = 0; a < 3; ++a) {
         const int origin = triple_at(grid->origin, a), extent = triple_at(grid->extent, a);
-        SPIRA_REQUIRE(origin >= -voxel_index_max && origin <= voxel_index_max, status_bad_size,
-                      "limits.grid.origin", origin);
-        SPIRA_REQUIRE(extent >= 0 && extent <= voxel_index_max, status_bad_size,
-                      "limits.grid.extent", extent);
+        SPIRA_TRY(status_on_axis(
+            size_check(origin, -voxel_index_max, voxel_index_max, "limits.grid.origin"), a));
+        SPIRA_TRY(status_on_axis(size_check(extent, 0, voxel_index_max, "limits.grid.extent"), a));
     }
-    SPIRA_REQUIRE(batch >= 0 && batch <= 1 << 20, status_bad_size, "limits.batch", batch);
-    return status_success();
+    return size_check(batch, 0, 1 << 20, "limits.batch");
 }
 
 SPIRA_API status net_check_limits(const net_limits *limits) {
-    SPIRA_TRY(capacity_check(limits->voxels, "limits.voxels (1 to 2^30 - 1)"));
-    SPIRA_REQUIRE(limits->channels >= 1 && limits->channels <= conv_channels_max, status_bad_size,
-                  "limits.channels (1 to 4096)", limits->channels);
+    SPIRA_TRY(capacity_check(limits->voxels, "limits.voxels"));
+    SPIRA_TRY(size_check(limits->channels, 1, conv_channels_max, "limits.channels"));
     SPIRA_REQUIRE(numeric_valid(limits->type), status_unsupported, "limits.type", limits->type);
     SPIRA_REQUIRE(limits->overlap || !limits->overlap_early, status_unsupported,
                   "limits.overlap_early (without limits.overlap)", 0);
@@ -108,8 +105,7 @@ SPIRA_API status net_check_limits(const net_limits *limits) {
                       limits->shortcuts <= net_shortcuts_apart,
                   status_unsupported, "limits.shortcuts", limits->shortcuts);
     SPIRA_TRY(net_check_grid(&limits->grid, limits->batch));
-    SPIRA_REQUIRE(limits->record_count >= 0, status_bad_size, "limits.record_count",
-                  limits->record_count);
+    SPIRA_TRY(size_check(limits->record_count, 0, INT64_MAX, "limits.record_count"));
     SPIRA_REQUIRE(limits->records || !limits->record_count, status_null_pointer, "limits.records",
                   0);
     return status_success();

@@ -11,6 +11,13 @@ SPIRA_API status net_fault(const char *what, int layer) {
     return status_make(status_layer, what, layer);
 }
 
+// The fault of a layer that another check has found: its subject, axis and limits stay.
+SPIRA_API status net_fault(status found, int layer) {
+    found.code = status_layer;
+    found.detail = layer;
+    return found;
+}
+
 SPIRA_API bool net_is_conv(const net_layer *l) {
     return l->op == net_conv;
 }

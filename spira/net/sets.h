@@ -145,7 +145,7 @@ SPIRA_API status net_expanded_set(net_plan *p, int i, triple stride, int *set) {
     expand_axes axes;
     const status fits = expand_axes_make(&node.kernel, &rule, &axes);
     if (status_failed(fits)) {
-        return net_fault(fits.subject, i);
+        return net_fault(fits, i);
     }
     SPIRA_TRY(expand_out(&node.kernel, &rule, &node.grid));
     const int64_t touched = (int64_t)p->set[node.parent].capacity * axes.most;

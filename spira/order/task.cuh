@@ -142,7 +142,7 @@ SPIRA_BOTH int32_t order_count_runs(int32_t capacity) {
 SPIRA_API status order_count_rows(const order_request *request, int maps, int32_t *rows,
                                   int32_t *runs) {
     SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
-    SPIRA_REQUIRE(maps >= 1 && maps <= order_maps_max, status_bad_size, "maps", maps);
+    SPIRA_TRY(size_check(maps, 1, order_maps_max, "maps"));
     int64_t all = 0;
     *runs = 0;
     for (int m = 0; m < maps; ++m) {

@@ -34,9 +34,8 @@ SPIRA_API void pool_global_take(workspace *w, int64_t batches, int channels,
 SPIRA_API status pool_global_workspace(const word_layout *layout, int channels, size_t *bytes) {
     SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    SPIRA_REQUIRE(channels >= 1, status_bad_size, "channels", channels);
-    SPIRA_REQUIRE(layout->batches >= 1 && layout->batches <= 65535, status_bad_size,
-                  "layout.batches", layout->batches);
+    SPIRA_TRY(size_check(channels, 1, INT64_MAX, "channels"));
+    SPIRA_TRY(size_check(layout->batches, 1, 65535, "layout.batches"));
     workspace w = workspace_begin(nullptr);
     pool_global_places places;
     pool_global_take(&w, layout->batches, channels, &places);

@@ -119,7 +119,7 @@ TEST(net_blob_round_trips_networks) {
         REQUIRE_OK(plan_of(n.get(), plan.get()));
         float *params = guarded_new<float>(plan->params), *got = guarded_new<float>(plan->params);
         networks::network_weights(plan.get(), 7, params);
-        size_t bytes;
+        size_t bytes = 0;
         blob b = {};
         int unused;
         REQUIRE_OK(net_blob_bytes(plan.get(), numeric_f32, &bytes));

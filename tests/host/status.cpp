@@ -3,6 +3,7 @@
 #include "../support/test.h"
 
 #include "../../spira/base/integer.h"
+#include "../../spira/conv.h"
 #include "../../spira/workspace.h"
 
 #include <algorithm>
@@ -64,6 +65,32 @@ TEST(status_text_names_subject_and_detail) {
     CHECK_EQUAL(std::string(status_text(status_success(), text, sizeof text)), "success");
     CHECK_EQUAL(std::string(status_text(status_make(status_null_pointer, "in"), text, sizeof text)),
                 "in: a null pointer");
+}
+
+// Whatever is out of its limits is named with them, and with its axis.
+TEST(status_text_names_limits_and_axis) {
+    const auto said = [](status s) {
+        char text[200];
+        return std::string(status_text(s, text, sizeof text));
+    };
+    kernel_shape kernel = kernel_cube(3, 1);
+    kernel.stride.y = 0;
+    CHECK_EQUAL(said(kernel_check(&kernel)),
+                "kernel.stride.y (1 to 1048576): an unsupported stride: 0");
+    kernel = kernel_cube(3, 1);
+    kernel.size.z = 17;
+    CHECK_EQUAL(said(kernel_check(&kernel)),
+                "kernel.size.z (1 to 15): an unsupported kernel size: 17");
+    const conv_shape shape = {27, 16, 0, 5000, numeric_f16};
+    CHECK_EQUAL(said(conv_shape_check(&shape)),
+                "shape.cout (1 to 4096): a size that is not allowed: 5000");
+    CHECK_EQUAL(said(size_check(-1, 0, INT64_MAX, "rows")),
+                "rows (at least 0): a size that is not allowed: -1");
+    CHECK_EQUAL(said(status_on_axis(status_make(status_bad_size, "extent (too small)", 2), 0)),
+                "extent.x (too small): a size that is not allowed: 2");
+    CHECK_OK(status_on_axis(size_check(5, 5, 5, "rows"), 2));
+    CHECK_STATUS(size_check(6, 5, 5, "rows"), status_bad_size);
+    CHECK_STATUS(size_check(4, 5, 5, "rows"), status_bad_size);
 }
 
 TEST(status_text_is_cut_and_terminated) {

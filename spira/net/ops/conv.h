@@ -41,7 +41,7 @@ SPIRA_API status net_op_shape(net_op_conv, net_plan *p, int i) {
     step->channels = step->shape.cout = l->channels;
     const status good = conv_shape_check(&step->shape);
     if (status_failed(good)) {
-        return net_fault(good.subject, i);
+        return net_fault(good, i);
     }
     const int residual = net_number(l->residual);
     if (residual != net_none && (net_source_set(p, residual) != step->set ||

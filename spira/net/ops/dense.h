@@ -42,7 +42,7 @@ SPIRA_API status net_op_shape(net_op_dense, net_plan *p, int i) {
     size_t bytes;
     const status fits = dense_bytes(grid, p->limits.batch, step->channels, step->type, &bytes);
     if (status_failed(fits)) {
-        return net_fault(fits.subject, i);
+        return net_fault(fits, i);
     }
     if (bytes >> 54) { // sums over all layers stay below 2^63
         return net_fault("a dense output of this size", i);
