@@ -10,7 +10,7 @@
 #define SPIRA_EXAMPLES_LEVELS_FILE_H
 
 #include "../spira/net.h"
-#include "npy_file.h"
+#include "table_npy.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,13 +27,13 @@ static inline spira::status file_begin(const char *folder, const char *name, int
     const int written = snprintf(path, sizeof path, "%s/%s%d.npy", folder, name, number);
     SPIRA_REQUIRE(written < path_bytes, spira::status_bad_size, "folder (its name is too long)",
                   written);
-    const spira::status s = npy::file_begin(path, type, shape, axes, file);
+    const spira::status s = scan::npy_begin(path, type, shape, axes, file);
     return spira::status_failed(s) ? spira::status_make(s.code, folder, s.detail) : s;
 }
 
 // Ends a file. Errors of earlier writes are found here.
 static inline spira::status file_end(FILE *file, const char *folder) {
-    return npy::file_end(file, folder);
+    return scan::npy_end(file, folder);
 }
 
 template <typename W>

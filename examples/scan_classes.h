@@ -3,7 +3,7 @@
 #ifndef SPIRA_EXAMPLES_SCAN_CLASSES_H
 #define SPIRA_EXAMPLES_SCAN_CLASSES_H
 
-#include "npy_file.h"
+#include "table_npy.h"
 #include "scan_labels.h"
 #include "scan_scene.h"
 #include "scan_side.h"
@@ -110,12 +110,12 @@ static inline void classes_table(const voxels *v, const scan::labels_match *matc
 static inline spira::status labels_write(const char *path, const voxels *v) {
     const int64_t shape[2] = {v->count, 4};
     FILE *file;
-    SPIRA_TRY(npy::file_begin(path, "<i4", shape, 2, &file));
+    SPIRA_TRY(scan::npy_begin(path, "<i4", shape, 2, &file));
     for (int32_t i = 0; i < v->count; ++i) {
         fwrite(v->coords + 3 * (int64_t)i, sizeof(int32_t), 3, file);
         fwrite(v->labels + i, sizeof(int32_t), 1, file);
     }
-    return npy::file_end(file, path);
+    return scan::npy_end(file, path);
 }
 
 } // namespace show

@@ -78,17 +78,6 @@ SPIRA_API void scan_free(scan_cloud *cloud) {
 
 // ---- formats ------------------------------------------------------------------------------------
 
-// Returns the bytes of an open file, or -1. Rewinds the file.
-SPIRA_API int64_t scan_file_bytes(FILE *file) {
-#ifdef _WIN32
-    int64_t bytes = _fseeki64(file, 0, SEEK_END) ? -1 : _ftelli64(file);
-#else
-    int64_t bytes = fseeko(file, 0, SEEK_END) ? -1 : (int64_t)ftello(file);
-#endif
-    rewind(file);
-    return bytes;
-}
-
 SPIRA_API bool scan_has_suffix(const char *path, const char *suffix) {
     const size_t length = strlen(path), tail = strlen(suffix);
     return length >= tail && table_same_name(path + length - tail, suffix);

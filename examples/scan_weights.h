@@ -10,29 +10,6 @@
 
 namespace weights {
 
-SPIRA_API spira::status stream_read(FILE *file, const char *path, void **memory, size_t *bytes) {
-    bool nothing = fgetc(file) == EOF; // a directory opens, and fails here
-    SPIRA_REQUIRE(!nothing || !ferror(file), spira::status_file_open, path, errno);
-    SPIRA_REQUIRE(!nothing, spira::status_file_empty, path, 0);
-    int64_t size = scan::scan_file_bytes(file);
-    SPIRA_REQUIRE(size >= 0, spira::status_file_open, path, errno);
-    *bytes = (size_t)size;
-    *memory = malloc(*bytes);
-    SPIRA_REQUIRE(*memory, spira::status_workspace, "bytes of memory", size);
-    SPIRA_REQUIRE(fread(*memory, 1, *bytes, file) == *bytes, spira::status_file_open, path, errno);
-    return spira::status_success();
-}
-
-// Reads a whole file into memory, which the caller frees, after an error too.
-SPIRA_API spira::status file_read(const char *path, void **memory, size_t *bytes) {
-    *memory = nullptr;
-    FILE *file = fopen(path, "rb");
-    SPIRA_REQUIRE(file, spira::status_file_open, path, errno);
-    spira::status s = stream_read(file, path, memory, bytes);
-    fclose(file);
-    return s;
-}
-
 // Writes a new file. An existing file is left as it is, and errno says so; after an error no
 // partial file remains.
 SPIRA_API spira::status file_write(const char *path, const void *data, size_t bytes) {
@@ -76,11 +53,11 @@ SPIRA_API int misfit_of(const spira::net_plan *plan, const spira::blob *b, int l
 // fit the network; else 0.
 SPIRA_API spira::status read(const char *path, const spira::net_plan *plan, float *params,
                              int *unused, int *misfit) {
-    void *memory;
-    size_t bytes;
+    unsigned char *memory;
+    int64_t bytes;
     spira::blob blob;
-    spira::status s = file_read(path, &memory, &bytes);
-    s = spira::status_failed(s) ? s : spira::blob_open(memory, bytes, &blob);
+    spira::status s = scan::file_load(path, &memory, &bytes);
+    s = spira::status_failed(s) ? s : spira::blob_open(memory, (size_t)bytes, &blob);
     s = spira::status_failed(s) ? s : spira::net_blob_read(plan, &blob, params, unused);
     const bool fits = s.code != spira::status_layer || !is_misfit(plan, &blob, (int)s.detail);
     *misfit = fits ? 0 : misfit_of(plan, &blob, (int)s.detail);
@@ -91,16 +68,16 @@ SPIRA_API spira::status read(const char *path, const spira::net_plan *plan, floa
 // Reads a file of tuning records (spira/tune.h) to memory that the caller frees, after an error
 // too.
 SPIRA_API spira::status records_read(const char *path, spira::tune_record **records, int *count) {
-    void *memory;
-    size_t bytes = 0;
+    unsigned char *memory;
+    int64_t bytes;
     *records = nullptr;
     *count = 0;
-    spira::status s = file_read(path, &memory, &bytes);
+    spira::status s = scan::file_load(path, &memory, &bytes);
     if (!spira::status_failed(s)) {
         const int most = (int)(bytes / 100 + 1); // a record's line is longer
         *records = (spira::tune_record *)malloc((size_t)most * sizeof **records);
-        s = spira::tune_read_text((const char *)memory, bytes, *records, *records ? most : 0,
-                                  count);
+        s = spira::tune_read_text((const char *)memory, (size_t)bytes, *records,
+                                  *records ? most : 0, count);
     }
     free(memory);
     return s;

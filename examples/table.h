@@ -197,32 +197,44 @@ SPIRA_API int table_find(const table *t, const char *const *names) {
     return -1;
 }
 
-// Reads a file into memory, with a zero behind it: text ends.
-SPIRA_API spira::status table_load(const char *path, table *t, scan_reason *why) {
+// Reads a file into memory, with a zero behind it: text ends. The caller frees *data, after an
+// error too. A folder is opened, but not read.
+//
+// errors: status_file_open, detail errno; status_file_empty; status_workspace  no memory
+SPIRA_API spira::status file_load(const char *path, unsigned char **data, int64_t *bytes) {
+    *data = nullptr;
+    *bytes = 0;
     FILE *file = fopen(path, "rb");
-    SCAN_REQUIRE(file, why, spira::status_file_open, path, "%s", strerror(errno));
+    SPIRA_REQUIRE(file, spira::status_file_open, path, errno);
     int64_t room = 0;
     size_t got = 1;
-    while (got > 0) {
-        if (t->bytes + 1 >= room) {
+    bool memory = true;
+    while (got > 0 && memory) {
+        if (*bytes + 1 >= room) {
             room = room ? 2 * room : 1 << 16;
-            void *more = realloc(t->data, (size_t)room);
-            if (!more) {
-                fclose(file);
-                return scan_refuse(why, spira::status_workspace, path, "no %lld bytes of memory",
-                                   (long long)room);
-            }
-            t->data = (unsigned char *)more;
+            void *more = realloc(*data, (size_t)room);
+            memory = more != nullptr;
+            *data = memory ? (unsigned char *)more : *data;
         }
-        got = fread(t->data + t->bytes, 1, (size_t)(room - t->bytes - 1), file);
-        t->bytes += (int64_t)got;
+        got = memory ? fread(*data + *bytes, 1, (size_t)(room - *bytes - 1), file) : 0;
+        *bytes += (int64_t)got;
     }
-    const int error = ferror(file) ? errno : 0; // a folder is opened, but not read
+    const int error = ferror(file) ? errno : 0;
     fclose(file);
-    SCAN_REQUIRE(!error, why, spira::status_file_open, path, "%s", strerror(error));
-    SCAN_REQUIRE(t->bytes > 0, why, spira::status_file_empty, path, "no bytes");
-    t->data[t->bytes] = 0;
+    SPIRA_REQUIRE(memory, spira::status_workspace, path, room);
+    SPIRA_REQUIRE(!error, spira::status_file_open, path, error);
+    SPIRA_REQUIRE(*bytes > 0, spira::status_file_empty, path, 0);
+    (*data)[*bytes] = 0;
     return spira::status_success();
+}
+
+SPIRA_API spira::status table_load(const char *path, table *t, scan_reason *why) {
+    const spira::status s = file_load(path, &t->data, &t->bytes);
+    SCAN_REQUIRE(s.code != spira::status_file_open, why, s.code, path, "%s",
+                 strerror((int)s.detail));
+    SCAN_REQUIRE(!spira::status_failed(s), why, s.code, path, "%s",
+                 s.code == spira::status_file_empty ? "no bytes" : "no memory");
+    return s;
 }
 
 // ---- text ---------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // examples/table_npy.h: NumPy's arrays, .npy (versions 1.0 to 3.0) and .npz without compression: of
-// two axes [rows, columns], or of three [height, width, columns], as organised clouds have.
+// two axes [rows, columns], or of three [height, width, columns], as organised clouds have; and
+// writing .npy.
 #ifndef SPIRA_EXAMPLES_TABLE_NPY_H
 #define SPIRA_EXAMPLES_TABLE_NPY_H
 
@@ -185,6 +186,39 @@ SPIRA_API spira::status npz_read(const char *path, table *t, scan_reason *why) {
     SCAN_REQUIRE(start < t->bytes, why, spira::status_file_format, path,
                  "its directory points beyond the file");
     return npy_read_at(path, start, t, why);
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+enum { npy_header_bytes = 256 };
+
+// Begins a file, which must not exist yet. type: as NumPy names it, "<i4". The rows follow by
+// fwrite, in C order.
+SPIRA_API spira::status npy_begin(const char *path, const char *type, const int64_t *shape,
+                                  int axes, FILE **file) {
+    char header[npy_header_bytes + 1] = "\x93NUMPY\x01";
+    header[8] = (char)(npy_header_bytes - 10); // the bytes that follow
+    int used = 10;
+    used += snprintf(header + used, npy_header_bytes - (size_t)used,
+                     "{'descr': '%s', 'fortran_order': False, 'shape': (", type);
+    for (int a = 0; a < axes; ++a) {
+        used +=
+            snprintf(header + used, npy_header_bytes - (size_t)used, "%lld, ", (long long)shape[a]);
+    }
+    used += snprintf(header + used, npy_header_bytes - (size_t)used, "), }");
+    memset(header + used, ' ', npy_header_bytes - (size_t)used);
+    header[npy_header_bytes - 1] = '\n';
+    *file = fopen(path, "wbx");
+    SPIRA_REQUIRE(*file, spira::status_file_open, path, errno);
+    fwrite(header, 1, npy_header_bytes, *file);
+    return spira::status_success();
+}
+
+// Ends a file. Errors of earlier writes are found here.
+SPIRA_API spira::status npy_end(FILE *file, const char *path) {
+    const bool good = !ferror(file);
+    SPIRA_REQUIRE(fclose(file) == 0 && good, spira::status_file_open, path, errno);
+    return spira::status_success();
 }
 
 } // namespace scan
