@@ -59,7 +59,7 @@ SPIRA_API status conv_map_check(const conv_map *m, int volume) {
     SPIRA_REQUIRE(m, status_null_pointer, "map", 0);
     SPIRA_TRY(pointer_check(m->count, sizeof(int32_t), "map.count"));
     SPIRA_TRY(capacity_check(m->capacity, "map.capacity"));
-    SPIRA_REQUIRE(m->volume == volume, status_bad_size, "map.volume", m->volume);
+    SPIRA_TRY(size_check(m->volume, volume, volume, "map.volume"));
     switch (m->form) {
     case conv_form_identity:
         return status_success();

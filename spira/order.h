@@ -113,7 +113,7 @@ SPIRA_API status order_layout_check(const order_layout *t, int volume, int32_t c
     SPIRA_TRY(pointer_check(t->mask, sizeof *t->mask, "layout"));
     SPIRA_TRY(pointer_check(t->source, sizeof *t->source, "layout"));
     SPIRA_TRY(pointer_check(t->schedule, sizeof *t->schedule, "layout"));
-    SPIRA_REQUIRE(t->volume == volume, status_bad_size, "layout.volume", t->volume);
+    SPIRA_TRY(size_check(t->volume, volume, volume, "layout.volume"));
     SPIRA_REQUIRE(t->groups >= order_count(capacity), status_bad_size,
                   "layout.groups (fewer than the capacity has)", t->groups);
     return status_success();

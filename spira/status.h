@@ -115,6 +115,8 @@ SPIRA_API char *status_text(status s, char *text, size_t size) {
     char axis[3] = {s.axis ? '.' : (char)0, s.axis}, limits[64] = "", detail[32] = "";
     if (s.most == INT64_MAX) {
         snprintf(limits, sizeof limits, " (at least %lld)", (long long)s.least);
+    } else if (s.most && s.least == s.most) {
+        snprintf(limits, sizeof limits, " (must be %lld)", (long long)s.most);
     } else if (s.least || s.most) {
         snprintf(limits, sizeof limits, " (%lld to %lld)", (long long)s.least, (long long)s.most);
     }

@@ -36,13 +36,12 @@ SPIRA_API void voxelize_carve(workspace *w, const voxel_input *in, int32_t capac
 template <bool ranged = false, typename W>
 SPIRA_API status voxelize_sort(const voxelize_args<W> *args, W *sorted, int32_t *order,
                                sort_scratch<W> *s, cudaStream_t stream) {
-    const int bits = word_bits(args->layout);
-    if (args->input->points) {
-        voxelize_source<W, true, ranged> from = {*args->layout, *args->input, args->trouble};
-        return sort_source(from, bits, sorted, order, s, stream);
-    }
-    voxelize_source<W, false, ranged> from = {*args->layout, *args->input, args->trouble};
-    return sort_source(from, bits, sorted, order, s, stream);
+    const auto sort = [&](auto points) {
+        const voxelize_source<W, points, ranged> from = {*args->layout, *args->input,
+                                                         args->trouble};
+        return sort_source(from, word_bits(args->layout), sorted, order, s, stream);
+    };
+    return args->input->points ? sort(std::true_type()) : sort(std::false_type());
 }
 
 // Bytes of scratch for voxelize: rows of `in` into a set of `capacity`.

@@ -287,30 +287,19 @@ SPIRA_API status voxelize_check(const voxelize_args<W> *args) {
     return pointer_check(args->trouble, alignof(device_status), "trouble");
 }
 
-// A word and the row that it came from: the keys of the host's sort.
+// The keys of the host's sort.
 template <typename W>
 struct voxel_key {
     W word;
-    int32_t row;
+    int32_t row; // that it came from
 };
 
+// Takes room for the keys [rows] and, with a cap, for the first rows of voxels [rows].
 template <typename W>
-SPIRA_API bool voxel_key_before(const voxel_key<W> &a, const voxel_key<W> &b) {
-    return a.word < b.word || (a.word == b.word && a.row < b.row);
-}
-
-template <typename W>
-struct voxelize_host_scratch {
-    voxel_key<W> *keys; // [rows]
-    int32_t *first;     // [rows] first rows of voxels; null without a cap
-};
-
-template <typename W>
-SPIRA_API voxelize_host_scratch<W> voxelize_host_carve(workspace *w, const voxel_input *in) {
-    voxelize_host_scratch<W> s;
-    s.keys = workspace_take<voxel_key<W>>(w, in->rows);
-    s.first = voxel_is_capped(in) ? workspace_take<int32_t>(w, in->rows) : nullptr;
-    return s;
+SPIRA_API voxel_key<W> *voxelize_host_carve(workspace *w, const voxel_input *in, int32_t **first) {
+    voxel_key<W> *keys = workspace_take<voxel_key<W>>(w, in->rows);
+    *first = voxel_is_capped(in) ? workspace_take<int32_t>(w, in->rows) : nullptr;
+    return keys;
 }
 
 // Bytes of scratch for voxelize_host.
@@ -319,7 +308,8 @@ SPIRA_API status voxelize_host_workspace(const voxel_input *in, size_t *bytes) {
     SPIRA_TRY(voxel_input_check(in));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
-    voxelize_host_carve<W>(&w, in);
+    int32_t *first;
+    voxelize_host_carve<W>(&w, in, &first);
     *bytes = w.used;
     return status_success();
 }
@@ -413,8 +403,8 @@ SPIRA_API status voxelize_host(const voxelize_args<W> *args, void *scratch, size
     const voxel_rows &rows = args->rows;
     device_status *trouble = args->trouble;
     workspace w = workspace_begin(scratch);
-    const voxelize_host_scratch<W> s = voxelize_host_carve<W>(&w, in);
-    voxel_key<W> *keys = s.keys;
+    int32_t *first;
+    voxel_key<W> *keys = voxelize_host_carve<W>(&w, in, &first);
     std::fill(rows.voxel, rows.voxel + in->rows, -1);
     const auto read =
         voxel_is_ranged(in)
@@ -422,9 +412,11 @@ SPIRA_API status voxelize_host(const voxelize_args<W> *args, void *scratch, size
             : (in->points ? voxelize_host_keys<true, false, W>
                           : voxelize_host_keys<false, false, W>);
     int32_t kept = read(layout, in, keys, trouble);
-    std::sort(keys, keys + kept, voxel_key_before<W>);
-    if (s.first) {
-        kept = voxelize_host_cap(layout, in->max_voxels, keys, kept, s.first, trouble);
+    std::sort(keys, keys + kept, [](const voxel_key<W> &a, const voxel_key<W> &b) {
+        return a.word < b.word || (a.word == b.word && a.row < b.row);
+    });
+    if (first) {
+        kept = voxelize_host_cap(layout, in->max_voxels, keys, kept, first, trouble);
     }
 
     int32_t voxels = 0; // including those beyond the capacity

@@ -11,11 +11,8 @@ namespace spira {
 //
 // format   numeric_any: chosen by args->type at run time. A caller that names the format compiles
 //          the code for that one alone, and must pass the same `type`
-// inputs   args: see voxel_features_args; arrays in device memory, the layout in host memory. A
-//          count above the capacity is clamped
-// outputs  args->features; rows from the count on are not written
-// errors   null or misaligned pointers, sizes, bits of `append`, a layout of another word, another
-//          type than `format`
+// inputs, outputs, errors  as voxel_features_host; arrays in device memory. Another type than
+//          `format` is refused
 // Asynchronous, deterministic, bit-identical to voxel_features_host.
 // cost     one launch. Voxels of up to 32 rows are read by a thread each, others by the warps of a
 //          thread block: one voxel of all rows of a scan takes as long as one multiprocessor needs

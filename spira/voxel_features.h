@@ -64,15 +64,6 @@ SPIRA_API status voxel_grid_check(const float size[3], const float origin[3]) {
     return status_success();
 }
 
-// What voxel_append_centre reads.
-template <typename W>
-SPIRA_API status voxel_features_centre_check(const voxel_features_args<W> *args) {
-    SPIRA_TRY(pointer_check(args->set.words, alignof(W), "set.words"));
-    SPIRA_REQUIRE(args->layout, status_null_pointer, "layout", 0);
-    SPIRA_TRY(word_check<W>(args->layout));
-    return voxel_grid_check(args->size, args->origin);
-}
-
 // What features and their gradient have alike.
 template <typename A>
 SPIRA_API status voxel_features_common_check(const A *args) {
@@ -95,12 +86,16 @@ SPIRA_API status voxel_features_check(const voxel_features_args<W> *args) {
     SPIRA_TRY(voxel_features_common_check(args));
     SPIRA_TRY(pointer_check(args->values, alignof(float), "values"));
     SPIRA_TRY(pointer_check(args->features, (size_t)numeric_size(args->type), "features"));
-    SPIRA_REQUIRE(args->columns >= args->channels && (!args->append || args->columns >= 3),
-                  status_bad_size, "columns", args->columns);
+    const int columns = args->append && args->channels < 3 ? 3 : args->channels;
+    SPIRA_TRY(size_check(args->columns, columns, INT64_MAX, "columns"));
     SPIRA_TRY(pointer_check(args->set.count, alignof(int32_t), "set.count"));
     SPIRA_TRY(capacity_check(args->set.capacity, "set.capacity"));
-    return args->append & voxel_append_centre ? voxel_features_centre_check(args)
-                                              : status_success();
+    if (!(args->append & voxel_append_centre)) {
+        return status_success();
+    }
+    SPIRA_TRY(pointer_check(args->set.words, alignof(W), "set.words"));
+    SPIRA_TRY(word_check<W>(args->layout));
+    return voxel_grid_check(args->size, args->origin);
 }
 
 // ---- the values of a voxel's rows as one value --------------------------------------------------

@@ -10,10 +10,7 @@ namespace spira {
 //
 // format   compiled for; numeric_any: all four, chosen by args->type
 //
-// inputs   args: see voxel_features_grad_args; arrays in device memory
-// outputs  args->values_grad, all row_capacity rows, fp32: 0 for a row that no feature depends on
-//          (dropped, beyond max_points, not the first or not the largest)
-// errors   null or misaligned pointers, sizes, bits of `append`
+// inputs, outputs, errors  as voxel_features_grad_host; arrays in device memory
 // Asynchronous, deterministic, equal to voxel_features_grad_host; a memset and one launch.
 template <numeric format = numeric_any>
 SPIRA_API status voxel_features_grad(const voxel_features_grad_args *args, cudaStream_t stream) {

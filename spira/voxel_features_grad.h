@@ -42,8 +42,8 @@ SPIRA_API status voxel_features_grad_check(const voxel_features_grad_args *a) {
     SPIRA_TRY(size_check(a->row_capacity, 1, INT64_MAX, "row_capacity"));
     SPIRA_TRY(pointer_check(a->count, alignof(int32_t), "count"));
     SPIRA_TRY(capacity_check(a->capacity, "capacity"));
-    SPIRA_REQUIRE(a->features_channels == voxel_features_channels(a), status_bad_size,
-                  "features_channels", a->features_channels);
+    const int channels = voxel_features_channels(a);
+    SPIRA_TRY(size_check(a->features_channels, channels, channels, "features_channels"));
     SPIRA_TRY(pointer_check(a->features_grad, (size_t)numeric_size(a->type), "features_grad"));
     return pointer_check(a->values_grad, alignof(float), "values_grad");
 }
@@ -108,6 +108,7 @@ SPIRA_BOTH void voxel_features_grad_put(const voxel_features_grad_args &a, int64
 //
 // inputs   args: see voxel_features_grad_args
 // outputs  args->values_grad, all row_capacity rows: 0 for a row that no feature depends on
+//          (dropped, beyond max_points, not the first or not the largest)
 // errors   null or misaligned pointers, sizes, bits of `append`
 SPIRA_API status voxel_features_grad_host(const voxel_features_grad_args *args) {
     SPIRA_TRY(voxel_features_grad_check(args));

@@ -16,9 +16,8 @@ SPIRA_API status net_run_check(const net_plan *p, bool device, const net_run_arg
                   device ? "plan (made for the host)" : "plan (made for the device)", 0);
     SPIRA_TRY(word_check<W>(&p->layout));
     SPIRA_TRY(voxel_set_check(&run->input));
-    SPIRA_REQUIRE(run->input.capacity == p->set[0].capacity, status_bad_size,
-                  "run.input.capacity (another one than limits.voxels of the plan)",
-                  run->input.capacity);
+    SPIRA_TRY(size_check(run->input.capacity, p->set[0].capacity, p->set[0].capacity,
+                         "run.input.capacity (limits.voxels of the plan)"));
     SPIRA_TRY(pointer_check(run->trouble, sizeof(uint32_t), "run.trouble"));
     SPIRA_TRY(run->out ? pointer_check(run->out, 16, "run.out") : status_success());
     return workspace_check(run->memory, run->bytes, p->workspace_bytes, "run.memory");

@@ -197,12 +197,18 @@ SPIRA_DEVICE int32_t cap_head_of(const W *sorted, int32_t i) {
     return i;
 }
 
+// The first row of a thread in the segment of its thread block; the others follow cap_threads
+// apart.
+SPIRA_DEVICE int32_t cap_first(const cap_shape &shape) {
+    return (int32_t)blockIdx.x * shape.tiles * cap_threads + (int)threadIdx.x;
+}
+
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(cap_threads) cap_keep_kernel(cap_task<W> task) {
     __shared__ int shared[2][cap_warps];
     const cap_scratch<W> &s = task.scratch;
     const int32_t rows = task.shape.rows;
-    const int32_t first = (int32_t)blockIdx.x * task.shape.tiles * cap_threads + (int)threadIdx.x;
+    const int32_t first = cap_first(task.shape);
     int kept = 0, dropped = 0;
     for (int tile = 0; tile < task.shape.tiles; ++tile) {
         const int32_t i = first + tile * cap_threads;
@@ -232,7 +238,7 @@ SPIRA_KERNEL void __launch_bounds__(cap_threads) cap_move_kernel(cap_task<W> tas
     __shared__ int shared[2][cap_warps];
     const cap_scratch<W> &s = task.scratch;
     const int32_t rows = task.shape.rows;
-    const int32_t first = (int32_t)blockIdx.x * task.shape.tiles * cap_threads + (int)threadIdx.x;
+    const int32_t first = cap_first(task.shape);
     int all = 0, before = 0;
     for (int b = (int)threadIdx.x; b < task.shape.blocks; b += cap_threads) {
         all += s.kept[b];

@@ -88,6 +88,8 @@ TEST(status_text_names_limits_and_axis) {
                 "rows (at least 0): a size that is not allowed: -1");
     CHECK_EQUAL(said(status_on_axis(status_make(status_bad_size, "extent (too small)", 2), 0)),
                 "extent.x (too small): a size that is not allowed: 2");
+    CHECK_EQUAL(said(size_check(4, 5, 5, "volume")),
+                "volume (must be 5): a size that is not allowed: 4");
     CHECK_OK(status_on_axis(size_check(5, 5, 5, "rows"), 2));
     CHECK_STATUS(size_check(6, 5, 5, "rows"), status_bad_size);
     CHECK_STATUS(size_check(4, 5, 5, "rows"), status_bad_size);
