@@ -3,10 +3,10 @@
 #ifndef SPIRA_EXAMPLES_SCAN_CLASSES_H
 #define SPIRA_EXAMPLES_SCAN_CLASSES_H
 
-#include "table_npy.h"
 #include "scan_labels.h"
 #include "scan_scene.h"
 #include "scan_side.h"
+#include "table_npy.h"
 
 namespace show {
 
