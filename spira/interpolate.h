@@ -55,7 +55,7 @@ SPIRA_API status interpolate_check(const interpolate_args<W> *a) {
     SPIRA_TRY(voxel_set_check(&a->set));
     for (int axis = 0; axis < 3; ++axis) {
         const int s = triple_at(a->stride, axis);
-        SPIRA_REQUIRE(s >= 1 && s <= 1 << 20, status_stride, "stride", s);
+        SPIRA_TRY(size_check(s, 1, 1 << 20, "stride", status_stride));
     }
     SPIRA_REQUIRE(a->kind >= interpolate_zeros && a->kind <= interpolate_nearest,
                   status_unsupported, "kind", a->kind);
@@ -68,7 +68,7 @@ SPIRA_API status interpolate_check(const interpolate_args<W> *a) {
         SPIRA_TRY(pointer_check(a->batch, alignof(int32_t), "batch"));
     }
     SPIRA_TRY(pointer_check(a->count, alignof(int32_t), "count"));
-    SPIRA_REQUIRE(a->rows >= 1 && a->rows <= INT32_MAX / 2, status_bad_size, "rows", a->rows);
+    SPIRA_TRY(size_check(a->rows, 1, INT32_MAX / 2, "rows"));
     SPIRA_REQUIRE(a->columns >= 3, status_bad_size, "columns (at least 3)", a->columns);
     SPIRA_TRY(pointer_check(a->index, alignof(int32_t), "index"));
     SPIRA_TRY(nearest ? status_success() : pointer_check(a->weight, alignof(float), "weight"));

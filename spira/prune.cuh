@@ -13,7 +13,7 @@ template <typename W>
 SPIRA_API status prune_workspace(const prune_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    SPIRA_REQUIRE(args->in.capacity >= 1, status_bad_size, "in.capacity", args->in.capacity);
+    SPIRA_TRY(size_check(args->in.capacity, 1, INT64_MAX, "in.capacity"));
     workspace w = workspace_begin(nullptr);
     prune_scratch s;
     prune_carve(&w, args->in.capacity, &s);

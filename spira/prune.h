@@ -47,7 +47,7 @@ SPIRA_API status row_choice_check(const row_choice *c) {
     }
     SPIRA_REQUIRE(numeric_valid(c->type), status_unsupported, "choice.type", c->type);
     SPIRA_TRY(pointer_check(c->scores, (size_t)numeric_size(c->type), "choice.scores"));
-    SPIRA_REQUIRE(c->channels >= 1, status_bad_size, "choice.channels", c->channels);
+    SPIRA_TRY(size_check(c->channels, 1, INT64_MAX, "choice.channels"));
     SPIRA_REQUIRE(float_is_finite(c->threshold), status_bad_size, "choice.threshold (not finite)",
                   0);
     return status_success();

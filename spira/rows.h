@@ -38,11 +38,11 @@ SPIRA_API status row_gather_check(const row_gather_args *a) {
     SPIRA_TRY(pointer_check(a->in, (size_t)numeric_size(a->type), "in"));
     SPIRA_TRY(pointer_check(a->out, (size_t)numeric_size(a->type), "out"));
     SPIRA_REQUIRE(a->out != a->in, status_unsupported, "out (overlaps in)", 0);
-    SPIRA_REQUIRE(a->in_rows >= 1, status_bad_size, "in_rows", a->in_rows);
-    SPIRA_REQUIRE(a->channels >= 1, status_bad_size, "channels", a->channels);
+    SPIRA_TRY(size_check(a->in_rows, 1, INT64_MAX, "in_rows"));
+    SPIRA_TRY(size_check(a->channels, 1, INT64_MAX, "channels"));
     SPIRA_REQUIRE(a->repeat >= 0 && (int64_t)a->channels * a->repeat <= INT32_MAX, status_bad_size,
                   "repeat", a->repeat);
-    SPIRA_REQUIRE(a->capacity >= 1, status_bad_size, "capacity", a->capacity);
+    SPIRA_TRY(size_check(a->capacity, 1, INT64_MAX, "capacity"));
     SPIRA_TRY(pointer_check(a->source, alignof(int32_t), "source"));
     return pointer_check(a->count, alignof(int32_t), "count");
 }

@@ -73,8 +73,7 @@ template <typename W>
 SPIRA_API status subdivide_host_workspace(const subdivide_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    SPIRA_REQUIRE(args->in.capacity >= 1 && args->in.capacity <= INT32_MAX / subdivide_children,
-                  status_bad_size, "in.capacity", args->in.capacity);
+    SPIRA_TRY(size_check(args->in.capacity, 1, INT32_MAX / subdivide_children, "in.capacity"));
     workspace w = workspace_begin(nullptr);
     workspace_take<int32_t>(&w, (int64_t)args->in.capacity * subdivide_children);
     *bytes = w.used;
