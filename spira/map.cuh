@@ -9,17 +9,17 @@
 // A call compiles only the kernels that it can launch. The kernels are in index/:
 //   map_search.cuh          any kernel size, any form
 //   plane_map.cuh           cubes of size 2, 3 and 5: os; of 3 and 5 also half, near and compact
-//   map_lists.cuh           pair lists of any kernel size: count, scan (map_starts.cuh), move
+//   map_lists.cuh           pair lists of any kernel size: count, scan (map_starts.cuh), move;
+//   pairs
+//                           of each offset
 //   map_cube.cuh            pair lists of cubes of size 3 and 5: search and count
 //   map_cube_move.cuh       the last step of map_cube.cuh
 //   map_cube_small.cuh      pair lists of cubes of size 3, for up to 196,608 outputs
-//   map_count.cuh           pairs of each offset
 #ifndef SPIRA_MAP_CUH
 #define SPIRA_MAP_CUH
 
 #include "base/launch.cuh"
 #include "device.h"
-#include "index/map_count.cuh"
 #include "index/map_cube_small.cuh"
 #include "index/map_lists.cuh"
 #include "index/map_search.cuh"
@@ -31,21 +31,6 @@ namespace spira {
 
 // ---- which kernel builds what -------------------------------------------------------------------
 
-// The kernels that build dense forms, in the order in which a batch launches them.
-enum map_maker {
-    map_maker_2, // plane_map.cuh: cubes of size 2, 3 or 5
-    map_maker_3,
-    map_maker_5,
-    map_maker_half_3,
-    map_maker_half_5,
-    map_maker_near_3,
-    map_maker_near_5,
-    map_maker_compact_3,
-    map_maker_compact_5,
-    map_maker_any, // map_search.cuh
-    map_makers
-};
-
 // Whether a request is for os with all offsets of a cube, or for some of them, and nothing else.
 template <typename W>
 SPIRA_API bool map_request_near(const map_request<W> *r) {
@@ -53,54 +38,47 @@ SPIRA_API bool map_request_near(const map_request<W> *r) {
     return compact_takes(&r->kernel) && f.os && !f.ws && !f.mask && !f.half;
 }
 
-// The fastest kernel for a request.
+// Launches one kernel for up to map_batch_max requests.
 template <typename W>
-SPIRA_API map_maker map_maker_choose(const map_request<W> *r) {
+using map_launcher = status (*)(const word_layout *, const map_request<W> *const *, int, bool,
+                                cudaStream_t);
+
+// The launcher of the fastest kernel for the dense forms of a request, among those of the given
+// kinds.
+template <typename W, unsigned kinds>
+SPIRA_API map_launcher<W> map_launcher_of(const map_request<W> *r) {
     const bool three = r->kernel.size.x == 3;
     const unsigned kind = map_kind_of(&r->forms);
-    if (kind == map_kind_compact) {
-        return three ? map_maker_compact_3 : map_maker_compact_5;
-    }
-    if (plane_takes(&r->kernel) && kind == map_kind_os) {
-        return r->kernel.size.x == 2 ? map_maker_2 : three ? map_maker_3 : map_maker_5;
-    }
-    if (plane_takes(&r->kernel) && kind == map_kind_half) {
-        return three ? map_maker_half_3 : map_maker_half_5;
-    }
-    if (map_request_near(r)) {
-        return three ? map_maker_near_3 : map_maker_near_5;
-    }
-    return map_maker_any;
-}
-
-// Launches one kernel for up to map_batch_max requests of this maker and of the given kinds.
-template <typename W, unsigned kinds>
-SPIRA_API status map_maker_launch(map_maker maker, const word_layout *layout,
-                                  const map_request<W> *const *request, int requests,
-                                  bool programmatic, cudaStream_t stream) {
-    status (*launch)(const word_layout *, const map_request<W> *const *, int, bool, cudaStream_t) =
-        nullptr;
-    if constexpr (kinds & map_kind_os) {
-        launch = maker == map_maker_2 ? plane_launch<W, 2, plane_form_os> : launch;
-        launch = maker == map_maker_3 ? plane_launch<W, 3, plane_form_os> : launch;
-        launch = maker == map_maker_5 ? plane_launch<W, 5, plane_form_os> : launch;
-    }
-    if constexpr (kinds & map_kind_half) {
-        launch = maker == map_maker_half_3 ? plane_launch<W, 3, plane_form_half> : launch;
-        launch = maker == map_maker_half_5 ? plane_launch<W, 5, plane_form_half> : launch;
+    map_launcher<W> launch = nullptr;
+    if constexpr (kinds & ~map_kind_compact) {
+        launch = map_search_launch<W, kinds>;
     }
     if constexpr (kinds & map_kind_mixed) {
-        launch = maker == map_maker_near_3 ? plane_launch<W, 3, plane_form_near> : launch;
-        launch = maker == map_maker_near_5 ? plane_launch<W, 5, plane_form_near> : launch;
+        if (map_request_near(r)) {
+            launch =
+                three ? plane_launch<W, 3, plane_form_near> : plane_launch<W, 5, plane_form_near>;
+        }
+    }
+    if constexpr (kinds & map_kind_os) {
+        if (kind == map_kind_os && plane_takes(&r->kernel)) {
+            launch = r->kernel.size.x == 2 ? plane_launch<W, 2, plane_form_os>
+                     : three               ? plane_launch<W, 3, plane_form_os>
+                                           : plane_launch<W, 5, plane_form_os>;
+        }
+    }
+    if constexpr (kinds & map_kind_half) {
+        if (kind == map_kind_half && plane_takes(&r->kernel)) {
+            launch =
+                three ? plane_launch<W, 3, plane_form_half> : plane_launch<W, 5, plane_form_half>;
+        }
     }
     if constexpr (kinds & map_kind_compact) {
-        launch = maker == map_maker_compact_3 ? plane_launch<W, 3, plane_form_compact> : launch;
-        launch = maker == map_maker_compact_5 ? plane_launch<W, 5, plane_form_compact> : launch;
+        if (kind == map_kind_compact) {
+            launch = three ? plane_launch<W, 3, plane_form_compact>
+                           : plane_launch<W, 5, plane_form_compact>;
+        }
     }
-    if constexpr (kinds & ~map_kind_compact) {
-        launch = maker == map_maker_any ? map_search_launch<W, kinds> : launch;
-    }
-    return launch(layout, request, requests, programmatic, stream);
+    return launch;
 }
 
 // ---- dense forms --------------------------------------------------------------------------------
@@ -124,7 +102,7 @@ SPIRA_API status map_build_forms(const word_layout *layout, const kernel_shape *
     SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
     SPIRA_TRY(map_kinds_check(forms, kinds));
     const map_request<W> request = {*kernel, source, outputs, *forms}, *one = &request;
-    SPIRA_TRY(map_maker_launch<W, kinds>(map_maker_choose(one), layout, &one, 1, false, stream));
+    SPIRA_TRY((map_launcher_of<W, kinds>(one)(layout, &one, 1, false, stream)));
     return status_of_launch("map_build");
 }
 
@@ -147,7 +125,7 @@ SPIRA_API status map_build(const word_layout *layout, const kernel_shape *kernel
 }
 
 // Builds any number of kernel maps, in few launches: one for every 16 maps that the same kernel
-// builds (map_maker). Compiles only the kernels of `kinds`, as map_build_forms.
+// builds. Compiles only the kernels of `kinds`, as map_build_forms.
 //
 // inputs   gpu: from device_info_query
 //          layout: its guard margin must cover the reach of all kernels; request [requests]
@@ -162,15 +140,18 @@ SPIRA_API status map_build_batch(const device_info *gpu, const word_layout *layo
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(map_requests_check(layout, request, requests, kinds));
     bool programmatic = false; // from the second launch on: the maps are independent
-    for (int maker = 0; maker < map_makers; ++maker) {
+    for (int first = 0; first < requests; ++first) {
+        const map_launcher<W> launch = map_launcher_of<W, kinds>(request + first);
         const map_request<W> *some[map_batch_max];
+        bool done = false; // with an earlier request
         int count = 0;
-        for (int i = 0; i < requests; ++i) {
+        for (int i = 0; i < requests && !done; ++i) {
+            const bool same = map_launcher_of<W, kinds>(request + i) == launch;
+            done = same && i < first;
             some[count] = request + i;
-            count += map_maker_choose(request + i) == maker;
-            if (count == map_batch_max || (count && i + 1 == requests)) {
-                SPIRA_TRY(map_maker_launch<W, kinds>((map_maker)maker, layout, some, count,
-                                                     programmatic, stream));
+            count += same;
+            if (!done && (count == map_batch_max || (count && i + 1 == requests))) {
+                SPIRA_TRY(launch(layout, some, count, programmatic, stream));
                 programmatic = gpu->programmatic;
                 count = 0;
             }
@@ -232,10 +213,8 @@ SPIRA_API status map_build_lists(const word_layout *layout, const map_request<W>
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const map_forms *f = &request->forms;
     if (f->os || f->ws || f->mask) {
-        const map_maker near_os = request->kernel.size.x == 3 ? map_maker_near_3 : map_maker_near_5;
-        SPIRA_TRY((
-            map_maker_launch<W, map_kind_mixed>(map_request_near(request) ? near_os : map_maker_any,
-                                                layout, &request, 1, false, stream)));
+        SPIRA_TRY(
+            (map_launcher_of<W, map_kind_mixed>(request)(layout, &request, 1, false, stream)));
     }
     switch (map_lists_cube(&request->kernel)) {
     case 3:

@@ -48,12 +48,6 @@ SPIRA_DEVICE int bitmap_count_front(const uint32_t *words, int front) {
     return bits;
 }
 
-// Draws the number of a tile: lower ones are at work already. Called by all threads of a block,
-// with a barrier inside.
-SPIRA_DEVICE int bitmap_draw_tile(const bitmap_source &source, int *shared) {
-    return source.state ? block_ticket(source.drawn, shared) : (int)blockIdx.x;
-}
-
 // Lists the set bits with ranks [begin, begin + bitmap_batch) in the tile. A warp takes
 // neighbouring words, whose bits are of one batch where they are dense.
 template <int words>

@@ -164,7 +164,7 @@ SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
                        voxel_set<W> out, device_status *trouble) {
     __shared__ bitmap_shared<words> s;
     pdl_wait();
-    const int tile = bitmap_draw_tile(source, &s.tile);
+    const int tile = source.state ? block_ticket(source.drawn, &s.tile) : (int)blockIdx.x;
     const int total =
         bitmap_list_tile<words>(source, tile, &s, [&](int rank, uint32_t word, uint32_t bit) {
             if (rank < out.capacity) {

@@ -123,12 +123,16 @@ SPIRA_DEVICE void map_search_passes(const map_task<W> &task, const search_choice
     }
 }
 
-// Searches tile `number` of a task and writes its forms.
+// Builds the maps of a batch: one thread block for each tile of each task.
 template <typename W, map_mode mode>
-SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int number, void *shared) {
+SPIRA_KERNEL void __launch_bounds__(search_threads, mode == map_mode_os ? 8 : 5)
+    map_kernel(const __grid_constant__ map_batch<W> batch) {
+    extern __shared__ int4 map_shared[];
+    const map_task<W> &task = map_find_task(batch);
+    const int number = (int)blockIdx.x - task.block;
     map_report(task, task.forms.trouble, number);
     int searched = task.forms.half ? task.walk.volume / 2 : task.walk.volume, chosen_before = 0;
-    map_search_passes(task, mode == map_mode_os ? nullptr : &task.choice, false, number, shared,
+    map_search_passes(task, mode == map_mode_os ? nullptr : &task.choice, false, number, map_shared,
                       [&](const search_tile &tile) {
                           if (mode == map_mode_os) {
                               map_write_os(tile, task.walk.volume, task.forms.os);
@@ -136,15 +140,6 @@ SPIRA_DEVICE void map_search_tile(const map_task<W> &task, int number, void *sha
                               map_write_forms(task, tile, searched, &chosen_before);
                           }
                       });
-}
-
-// Builds the maps of a batch: one thread block for each tile of each task.
-template <typename W, map_mode mode>
-SPIRA_KERNEL void __launch_bounds__(search_threads, mode == map_mode_os ? 8 : 5)
-    map_kernel(const __grid_constant__ map_batch<W> batch) {
-    extern __shared__ int4 map_shared[];
-    const map_task<W> &task = map_find_task(batch);
-    map_search_tile<W, mode>(task, (int)blockIdx.x - task.block, map_shared);
     pdl_wait(); // maps of a batch are independent: see base/launch.cuh
 }
 
@@ -171,12 +166,6 @@ SPIRA_API map_task<W> map_task_make(const word_layout *layout, const map_request
     return task;
 }
 
-// Thread blocks of a task.
-template <typename W>
-SPIRA_API int32_t map_task_tiles(const map_task<W> *task) {
-    return (int32_t)ceil_div(task->outputs.capacity, task->shape.rows);
-}
-
 // Launches map_kernel for up to map_batch_max requests of the given kinds. The batch needs the
 // highest mode of its requests, which is compiled because that request's kind is.
 template <typename W, unsigned kinds>
@@ -190,7 +179,7 @@ SPIRA_API status map_search_launch(const word_layout *layout, const map_request<
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request[i];
         batch.task[i] = map_task_make(layout, r, (int32_t)blocks);
-        blocks += map_task_tiles(batch.task + i);
+        blocks += ceil_div(r->outputs.capacity, batch.task[i].shape.rows);
         bytes = (int)max_of(bytes, search_block_bytes(batch.task[i].shape));
         mode = batch.task[i].mode > mode ? batch.task[i].mode : mode;
     }

@@ -73,13 +73,16 @@ SPIRA_BOTH int plane_tile(int block, int tiles) {
 
 // ---- os -----------------------------------------------------------------------------------------
 
-// Warps per multiprocessor that the kernel below has registers for, without spills. all: it writes
-// os with all columns.
-SPIRA_BOTH constexpr int plane_os_warps(int K, bool all, int word) {
+// Warps per multiprocessor that the kernel of a form has registers for, without spills.
+SPIRA_BOTH constexpr int plane_warps(int K, plane_form form, int word) {
+    const bool all = form == plane_form_os;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
     return all ? 32 : 24; // a multiprocessor may have no more than 32 warps, or 16 thread blocks
 #else
-    return word > 4 ? (K <= 3 && !all ? 32 : 36) : K > 3 ? 40 : all ? 48 : 36;
+    return word > 4                              ? (K <= 3 && !all ? 32 : 36)
+           : K > 3 || form == plane_form_compact ? 40
+           : all                                 ? 48
+                                                 : 36;
 #endif
 }
 
@@ -105,7 +108,7 @@ SPIRA_DEVICE int plane_near_columns(const uint32_t (&columns)[4], uint8_t *offse
 // Writes os: all of it, half, or near. The block stores the taps of a pass together.
 template <typename W, int K, plane_form form>
 SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, form == plane_form_half),
-                                    plane_os_warps(K, form == plane_form_os, sizeof(W)) /
+                                    plane_warps(K, form, sizeof(W)) /
                                         plane_count(K, form == plane_form_half))
     plane_os_kernel(const __grid_constant__ plane_batch<W> batch) {
     constexpr bool half = form == plane_form_half, chosen = form == plane_form_near;
@@ -215,19 +218,10 @@ SPIRA_DEVICE void plane_put_far_records(const plane_task<W> &task,
     }
 }
 
-// Warps per multiprocessor that the kernel below has registers for, without spills.
-SPIRA_BOTH constexpr int plane_compact_warps(int K, int word) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-    return 24;
-#else
-    return word > 4 ? (K <= 3 ? 32 : 36) : 40;
-#endif
-}
-
 // Writes the compact form. The warps of a thread block divide the outputs in a sampled window, when
 // they have done their own planes.
 template <typename W, int K>
-SPIRA_KERNEL void __launch_bounds__(32 * K, plane_compact_warps(K, sizeof(W)) / K)
+SPIRA_KERNEL void __launch_bounds__(32 * K, plane_warps(K, plane_form_compact, sizeof(W)) / K)
     plane_compact_kernel(const __grid_constant__ plane_batch<W> batch) {
     extern __shared__ int4 map_shared[]; // [plane_windows_bytes(K)]
     __shared__ plane_window windows[K];

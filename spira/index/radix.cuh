@@ -260,12 +260,6 @@ SPIRA_DEVICE void radix_lay_out(radix_shared<C, W> *s, int start) {
     }
 }
 
-// The word of base/lookback.cuh for digit threadIdx.x of a tile.
-template <typename C, typename W>
-SPIRA_DEVICE uint32_t *radix_state(const radix_pass<W> &p, int tile) {
-    return p.state + (int64_t)tile * C::digits + threadIdx.x;
-}
-
 // Finds where the tile's keys of each digit belong among all keys, and publishes where they end.
 // start, count: place in the tile, and number, of the keys with digit threadIdx.x. Called by all
 // threads of a block, for tile 0 with a barrier inside.
@@ -280,7 +274,8 @@ SPIRA_DEVICE void radix_find_base(const radix_pass<W> &p, radix_shared<C, W> *s,
         before = lookback_sum(p.state + threadIdx.x, tile, C::digits);
     }
     if (has_digit) {
-        lookback_publish(radix_state<C>(p, tile), lookback_all, before + count);
+        lookback_publish(p.state + (int64_t)tile * C::digits + threadIdx.x, lookback_all,
+                         before + count);
         s->base[threadIdx.x] = before - start;
     }
 }
@@ -306,10 +301,11 @@ SPIRA_DEVICE void radix_pass_tile(const radix_pass<W> &p, radix_shared<C, W> *s,
     __syncthreads();
     const int same = radix_sum_warps(*s);
     if (thread < C::digits) {
+        const int64_t at = (int64_t)tile * C::digits + thread;
         if (tile > 0) {
-            lookback_publish(radix_state<C>(p, tile), lookback_tile, same);
+            lookback_publish(p.state + at, lookback_tile, same);
         }
-        p.next_state[(int64_t)tile * C::digits + thread] = 0;
+        p.next_state[at] = 0;
     }
     const int start = block_exclusive_sum<C::threads>(same, s->sums);
     radix_lay_out(s, start);

@@ -123,12 +123,6 @@ SPIRA_DEVICE sort_range<W> sort_range_of(const W *split_word, int bucket, int bu
     return {__shfl_sync(~0u, low, 0), __shfl_sync(~0u, low, 1), end};
 }
 
-// How many bits distances have.
-template <typename W>
-SPIRA_DEVICE int sort_range_bits(const sort_range<W> &range) {
-    return 64 - __clzll((long long)(uint64_t)(W)(range.last - range.base));
-}
-
 template <typename W>
 SPIRA_DEVICE W sort_distance(const sort_range<W> &range, W word) {
     return (W)((word < range.end ? word : range.end) - range.base);
@@ -150,8 +144,10 @@ struct sort_packing {
 
 template <typename W>
 SPIRA_DEVICE sort_packing sort_packing_of(const sort_range<W> &range, int count, int row) {
-    int number = 32 - __clz(count - 1);
-    return {number, max(sort_range_bits(range) - (32 - number), 0), row};
+    const int number = 32 - __clz(count - 1);
+    const int bits =
+        64 - __clzll((long long)(uint64_t)(W)(range.last - range.base)); // of distances
+    return {number, max(bits - (32 - number), 0), row};
 }
 
 // The key of a distance: its upper bits | number.

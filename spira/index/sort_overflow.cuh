@@ -28,16 +28,6 @@ union sort_overflow_shared {
     int32_t count[sort_digits_max];
 };
 
-// Waits until all tiles of a phase are done, and their writes visible. Called by all threads of a
-// block.
-SPIRA_DEVICE void sort_wait_for_phase(const sort_overflow &c, int phase) {
-    if (threadIdx.x == 0) {
-        poll_nonzero(&c.ready[phase]);
-        __threadfence();
-    }
-    __syncthreads();
-}
-
 // Makes the writes of a tile of a phase visible, and says so if it is the last of `tiles`.
 SPIRA_DEVICE void sort_end_tile(const sort_overflow &c, int phase, int tiles) {
     __syncthreads();
@@ -98,10 +88,12 @@ sort_overflow_rows(const sort_steps<W> &s, const sort_target<W> &to, void *memor
                 return key.word;
             });
         } else {
-            if (threadIdx.x == 0) {
+            if (threadIdx.x == 0) { // waits until all tiles of the phase before are done
                 pass = sort_overflow_pass(s, to, phase - 1, tiles);
+                poll_nonzero(&s.overflow.ready[phase - 1]);
+                __threadfence();
             }
-            sort_wait_for_phase(s.overflow, phase - 1);
+            __syncthreads();
             radix_pass_tile<cut, true>(pass, &shared->pass, tile);
         }
         sort_end_tile(s.overflow, phase, tiles);

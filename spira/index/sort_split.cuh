@@ -5,7 +5,7 @@
 #ifndef SPIRA_INDEX_SORT_SPLIT_CUH
 #define SPIRA_INDEX_SORT_SPLIT_CUH
 
-#include "../base/async.cuh"
+#include "../base/block.cuh"
 #include "../word.h"
 #include "sort_source.cuh"
 
@@ -173,18 +173,12 @@ SPIRA_DEVICE int sort_take_place(int32_t *count, int bucket) {
 SPIRA_DEVICE void sort_lay_out(int32_t *start, int buckets, uint32_t *table,
                                unsigned long long *keys) {
     __shared__ int32_t total[sort_threads / 32];
-    const int b = 2 * (int)threadIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int b = 2 * (int)threadIdx.x;
     int rows[2] = {b < buckets ? start[b] : 0, b + 1 < buckets ? start[b + 1] : 0};
     if (rows[0] + rows[1]) { // nothing waits for it
         atomicAdd(&keys[threadIdx.x], (unsigned long long)rows[1] << 32 | (uint32_t)rows[0]);
     }
-    int to = warp_sum_up_to(rows[0] + rows[1]);
-    if (lane == 31) {
-        total[warp] = to;
-    }
-    __syncthreads();
-    to += warp_sum(lane < warp ? total[lane] : 0);
-    to -= rows[0] + rows[1];
+    int to = block_exclusive_sum<sort_threads>(rows[0] + rows[1], total);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
         if (b + j < buckets) {
