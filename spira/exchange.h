@@ -118,14 +118,10 @@ struct exchange_lists {
     int32_t *begin;  // [volume + 1] starts, or null
 };
 
-// spconv's indice pairs: input rows, then output rows, -1 behind each list. Offsets are in spconv's
-// order: its axes are z, y, x, the last one fastest. For a submanifold layer spconv 2 reads all
-// lists but the centre's, and the lengths of those before the centre. Its own maps have zeros for
-// the other lengths; here all lengths are written.
-//
-// stride           room for each list; spconv takes the number of inputs
-// indice_pairs     [2, volume, stride]
-// indice_pair_num  [volume] lengths of the lists
+// spconv's indice pairs: input rows, then output rows, -1 behind each list. For a submanifold layer
+// spconv 2 reads all lists but the centre's, and the lengths of those before the centre. Its own
+// maps have zeros for the other lengths; here all are written. stride: room for each list; spconv
+// takes the number of inputs.
 SPIRA_API exchange_lists exchange_spconv(triple size, int32_t stride, int32_t *indice_pairs,
                                          int32_t *indice_pair_num) {
     exchange_lists to = {};
@@ -139,11 +135,8 @@ SPIRA_API exchange_lists exchange_spconv(triple size, int32_t stride, int32_t *i
     return to;
 }
 
-// TorchSparse's neighbour map. Offsets are in its order: x fastest if the volume is odd, z fastest
-// if it is even.
-//
-// nbmaps   [pairs.capacity, 2]: (input row, output row), offset after offset
-// nbsizes  [volume] number of pairs of each offset
+// TorchSparse's neighbour map: nbmaps [pairs.capacity, 2] (input row, output row), offset after
+// offset.
 SPIRA_API exchange_lists exchange_torchsparse(triple size, int32_t *nbmaps, int32_t *nbsizes) {
     exchange_lists to = {};
     to.order = weight_order_torchsparse;
@@ -155,10 +148,7 @@ SPIRA_API exchange_lists exchange_torchsparse(triple size, int32_t *nbmaps, int3
     return to;
 }
 
-// MinkowskiEngine's in and out maps. Offsets are in its order of a hypercube: x fastest.
-//
-// begin    [volume + 1] starts of the lists
-// in, out  [pairs.capacity] input and output rows, list after list
+// MinkowskiEngine's in and out maps: in, out [pairs.capacity], list after list.
 SPIRA_API exchange_lists exchange_minkowski(triple size, int32_t *begin, int32_t *in,
                                             int32_t *out) {
     exchange_lists to = {};

@@ -195,7 +195,7 @@ SPIRA_API status map_lists_workspace(const kernel_shape *kernel, int32_t outputs
 //          lists. Other offsets have empty lists
 //          forms: as map_build_forms
 //          forms.trouble, required: counts of the sets above their capacity; more pairs than
-//          pairs.capacity: all lists are empty then
+//          pairs.capacity: all lists are empty then, and `input` and `output` unspecified
 // scratch  of map_lists_workspace bytes
 // errors   as map_build_forms, and a workspace that is too small
 // Asynchronous, deterministic, equal to map_build_lists_host.

@@ -276,12 +276,7 @@ SPIRA_API void map_forms_put(const kernel_shape *kernel, const map_forms *f, int
     }
 }
 
-// Builds any forms of a kernel map: the host loop of `map_build_forms` (map.cuh).
-//
-// inputs   layout: its guard margin must cover the kernel's reach; source, outputs: sorted sets
-// outputs  forms: its non-null members; entries of outputs from *outputs.count on are not written
-// errors   as map_build_host; a half map of a layer that is not submanifold; a compact form next to
-//          others
+// The host loop of map_build_forms (map.cuh), on host memory.
 template <typename W>
 SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_shape *kernel,
                                       voxel_set<W> source, voxel_set<W> outputs,
@@ -315,10 +310,7 @@ SPIRA_API status map_build_forms_host(const word_layout *layout, const kernel_sh
     return status_success();
 }
 
-// Builds a kernel map: the host loop of `map_build` (map.cuh).
-//
-// inputs   layout: its guard margin must cover the kernel's reach; source, outputs: sorted sets
-// outputs  map [outputs.capacity, volume]; rows from *outputs.count on are not written
+// The host loop of map_build (map.cuh), on host memory.
 template <typename W>
 SPIRA_API status map_build_host(const word_layout *layout, const kernel_shape *kernel,
                                 voxel_set<W> source, voxel_set<W> outputs, int32_t *map) {
@@ -332,13 +324,7 @@ SPIRA_BOTH bool map_lists_have(const kernel_shape *kernel, int threshold, bool h
     return k < map_columns(kernel, half) && kernel_norm(kernel, k) >= threshold;
 }
 
-// Builds pair lists: the host loop of `map_build_lists` (map.cuh).
-//
-// inputs   request: as for map_build_forms_host
-// outputs  pairs: a list for each offset that is searched and has a norm of forms.threshold or more
-//          (0: every offset); forms: as map_build_forms_host
-//          forms.trouble: counts above their capacity; more pairs than pairs.capacity: then all
-//          lists are empty, and the contents of `input` and `output` are unspecified
+// The host loop of map_build_lists (map.cuh), on host memory.
 template <typename W>
 SPIRA_API status map_build_lists_host(const word_layout *layout, const map_request<W> *request,
                                       const map_lists *pairs) {
@@ -375,10 +361,7 @@ SPIRA_API status map_build_lists_host(const word_layout *layout, const map_reque
     return status_success();
 }
 
-// Counts the pairs of each offset: the host loop of `map_count` (map.cuh).
-//
-// inputs   map [count, volume]
-// outputs  pairs [volume]
+// The host loop of map_count (map.cuh): map [count, volume], on host memory.
 SPIRA_API status map_count_host(const int32_t *map, int volume, int32_t count, int32_t *pairs) {
     SPIRA_TRY(pointer_check(map, alignof(int32_t), "map"));
     SPIRA_TRY(pointer_check(pairs, alignof(int32_t), "pairs"));
