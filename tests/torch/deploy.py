@@ -177,7 +177,7 @@ train.main()
 
 def trained_network(path):
     """A network with a batch norm that has seen something, as train.py saves it."""
-    torch.manual_seed(1)
+    torch.manual_seed(5)
     names = scenes.class_names()
     net = train.network(len(names))
     for part in net.modules():
