@@ -32,6 +32,12 @@ DEVICE_TEST(gpu_dense_every_edge) {
     dense_every_edge(3, &side<uint32_t>,
                      test_quick() ? std::vector<int>{1, 7, 8, 63, 64, 65}
                                   : std::vector<int>{1, 7, 8, 63, 64, 65, 128, 1032, 4096});
+    random_state r = random_make(8);
+    for (dense_order order : {dense_channels_first, dense_channels_last}) { // deep cells
+        const dense_shape s = dense_shape_of({3, 2, 1024}, 1, 33, numeric_f16, order, {8, 8, 16});
+        const dense_problem<uint32_t> p = dense_problem_make<uint32_t>(&r, &s, 60, 3);
+        dense_agrees(&p, &side<uint32_t>);
+    }
 }
 
 // The maps of detection heads.
