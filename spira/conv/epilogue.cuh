@@ -191,39 +191,31 @@ SPIRA_DEVICE float4 conv_sums_fetch(const float *from, int left) {
     return make_float4(from[0], left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, 0.0f);
 }
 
-// Adds the initial sums of an output. wide: p.wide_out. hopper/ and portable/ have their own.
-template <bool wide>
+// Adds the initial sums of an output. hopper/ and portable/ have their own.
 SPIRA_DEVICE float4 conv_sums_add(const conv_params &p, int row, int channel, float4 sum) {
-    const int pitch = wide ? p.cout : conv_sums_pitch(p.cout);
-    asm volatile("" : "+r"(row)); // otherwise the compiler keeps an address for each row
-    const float *from = p.sums + (int64_t)row * pitch + channel;
-    float4 first = conv_sums_fetch(from, wide ? 4 : p.cout - channel);
+    const float *from = p.sums + (int64_t)row * conv_sums_pitch(p.cout) + channel;
+    const float4 first = conv_sums_fetch(from, p.cout - channel);
     return make_float4(first.x + sum.x, first.y + sum.y, first.z + sum.z, first.w + sum.w);
 }
 
-// Finishes four channels of an output: initial sums, epilogue, store. wide: p.wide_out; residual:
-// loaded.
-template <typename E, bool wide>
-SPIRA_DEVICE void conv_output_store_as(const conv_params &p, const conv_output &f, int row,
-                                       float4 sum, const conv_quad<E> &residual) {
-    sum = p.sums ? conv_sums_add<wide>(p, row, f.channel, sum) : sum;
-    const conv_quad<E> q = conv_finish<E, false>(p, f.affine, sum, p.residual, residual);
-    E *const to = (E *)p.out + (int64_t)row * p.cout + f.channel;
-    conv_quad_store<E, wide>(to, p.cout - f.channel, q);
-}
-
+// Finishes four channels of an output: epilogue, store. Initial sums have been added.
 template <typename E>
 SPIRA_DEVICE void conv_output_store(const conv_params &p, const conv_output &f, int row,
                                     float4 sum) {
-    const E *const from = (const E *)p.residual + ((int64_t)row * p.cout + f.channel);
+    const int64_t at = (int64_t)row * p.cout + f.channel;
+    const E *const from = (const E *)p.residual + at;
+    E *const to = (E *)p.out + at;
     const int left = p.cout - f.channel;
     conv_quad<E> residual = {};
+    if (p.residual) {
+        residual =
+            p.wide_out ? conv_quad_load<E, true>(from, left) : conv_quad_load<E, false>(from, left);
+    }
+    const conv_quad<E> q = conv_finish<E, false>(p, f.affine, sum, p.residual, residual);
     if (p.wide_out) {
-        residual = p.residual ? conv_quad_load<E, true>(from, left) : residual;
-        conv_output_store_as<E, true>(p, f, row, sum, residual);
+        conv_quad_store<E, true>(to, left, q);
     } else {
-        residual = p.residual ? conv_quad_load<E, false>(from, left) : residual;
-        conv_output_store_as<E, false>(p, f, row, sum, residual);
+        conv_quad_store<E, false>(to, left, q);
     }
 }
 

@@ -51,6 +51,7 @@ struct conv_params {
     int chunk_bytes;     // of a row; conv/hopper.cuh, where sources share a chunk
     int weight_bytes;    // of a chunk and offset; conv/portable.cuh, conv/exact.cuh
     int multiprocessors; // of the device; conv/narrow.cuh
+    int fold;            // offsets that share a step; conv/narrow.cuh
     bool tf32;           // rows are rounded to it; conv/exact.cuh
     conv_sizes sizes;
     bool wide_in, wide_in2;        // rows of the sources are aligned to 16 bytes

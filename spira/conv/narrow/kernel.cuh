@@ -82,38 +82,8 @@ SPIRA_DEVICE void narrow_quads(const narrow_sums<1> &sum, float4 (&to)[narrow_gr
     }
 }
 
-// The residual of an output; unspecified without one.
-template <typename E, bool wide, int rows>
-SPIRA_DEVICE conv_quad<E> narrow_residual(const conv_params &p, const narrow_outputs<rows> &f,
-                                          int i) {
-    if (!wide && p.residual) {
-        const int channel = f.vectors.channel;
-        const E *from = (const E *)p.residual + (int64_t)f.row[i] * p.cout + channel;
-        return conv_quad_load<E, false>(from, p.cout - channel);
-    }
-    return bytes_as<conv_quad<E>>(make_uint2(f.residual[i][0], f.residual[i][1]));
-}
-
-template <typename E, bool wide, int rows>
-SPIRA_DEVICE void narrow_store(const conv_params &p, const narrow_outputs<rows> &f,
-                               const float4 (&sum)[rows]) {
-    conv_quad<E> residual[rows]; // all before the first store: behind it a load would wait
-#pragma unroll
-    for (int i = 0; i < rows; ++i) {
-        if (f.row[i] >= 0) {
-            residual[i] = narrow_residual<E, wide>(p, f, i);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < rows; ++i) {
-        if (f.row[i] >= 0) {
-            conv_output_store_as<E, wide>(p, f.vectors, f.row[i], sum[i], residual[i]);
-        }
-    }
-}
-
-// The same, with fewer instructions: aligned, without initial sums, and with an activation that is
-// a bound. A residual that is not there is zero.
+// Finishes the outputs with few instructions: aligned, without initial sums, and with an activation
+// that is a bound. A residual that is not there is zero.
 template <typename E, int rows>
 SPIRA_DEVICE void narrow_store_plain(const conv_params &p, const narrow_outputs<rows> &f,
                                      const float4 (&sum)[rows]) {
@@ -121,26 +91,49 @@ SPIRA_DEVICE void narrow_store_plain(const conv_params &p, const narrow_outputs<
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         if (f.row[i] >= 0) {
-            const conv_quad<E> q = conv_finish<E, true>(p, f.vectors.affine, sum[i], true,
-                                                        narrow_residual<E, true>(p, f, i));
+            const conv_quad<E> residual =
+                bytes_as<conv_quad<E>>(make_uint2(f.residual[i][0], f.residual[i][1]));
+            const conv_quad<E> q =
+                conv_finish<E, true>(p, f.vectors.affine, sum[i], true, residual);
             const uint32_t pitch = (uint32_t)p.cout * narrow_element;
             *(conv_quad<E> *)(out + conv_multiply_wide((uint32_t)f.row[i], pitch)) = q;
         }
     }
 }
 
+// Finishes any outputs: in a loop in which rows and sums move down through their registers. The
+// code is small since every kernel's code has to be compiled and fetched.
+template <typename E, int rows>
+SPIRA_DEVICE void narrow_store_any(const conv_params &p, narrow_outputs<rows> &f,
+                                   float4 (&sum)[rows]) {
+#pragma unroll
+    for (int i = 0; i < rows && p.sums; ++i) { // loaded together
+        if (f.row[i] >= 0) {
+            sum[i] = conv_sums_add(p, f.row[i], f.vectors.channel, sum[i]);
+        }
+    }
+#pragma unroll 1
+    for (int i = 0; i < rows; ++i) {
+        if (f.row[0] >= 0) {
+            conv_output_store<E>(p, f.vectors, f.row[0], sum[0]);
+        }
+#pragma unroll
+        for (int j = 0; j + 1 < rows; ++j) {
+            f.row[j] = f.row[j + 1];
+            sum[j] = sum[j + 1];
+        }
+    }
+}
+
 template <typename E, int halves>
-SPIRA_DEVICE void narrow_finish(const conv_params &p,
-                                const narrow_outputs<narrow_groups * halves> &f,
+SPIRA_DEVICE void narrow_finish(const conv_params &p, narrow_outputs<narrow_groups * halves> &f,
                                 const narrow_sums<halves> &sum) {
     float4 quad[narrow_groups * halves];
     narrow_quads(sum, quad);
     if (p.wide_out && !p.sums && activation_is_bound(p.epilogue.act)) {
         narrow_store_plain<E>(p, f, quad);
-    } else if (p.wide_out) {
-        narrow_store<E, true>(p, f, quad);
     } else {
-        narrow_store<E, false>(p, f, quad);
+        narrow_store_any<E>(p, f, quad);
     }
 }
 
@@ -168,7 +161,7 @@ SPIRA_DEVICE void narrow_join(int split, int share, narrow_shared<halves> *share
     }
 }
 
-template <typename E, int fold, int steps, int halves, bool wide>
+template <typename E, bool folded, int steps, int halves, bool wide>
 SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halves, wide))
     narrow_kernel(const __grid_constant__ conv_params p) {
 #if SPIRA_MMA
@@ -179,7 +172,7 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
     __shared__ narrow_shared<halves> shared[narrow_warps];
     static_assert(narrow_warm_loads(shares) <= sizeof shared->at / sizeof *shared->at,
                   "room for narrow_warm");
-    narrow_warm<shares>(p, p.volume * narrow_offset_bytes(fold, steps, halves),
+    narrow_warm<shares>(p, p.volume * steps * halves * narrow_weight_bytes(p.fold),
                         shared_address(&shared[threadIdx.x / 32].at[0][threadIdx.x % 32]));
     if (!p.programmatic) {
         pdl_wait();
@@ -200,7 +193,7 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
     narrow_sums<halves> sum = {};
 #pragma unroll 1
     for (int begin = 0; begin < p.volume && first < outputs; begin += narrow_scope) {
-        narrow_accumulate<E, fold, steps, halves, wide>(p, first, outputs, begin, share, sum);
+        narrow_accumulate<E, folded, steps, halves, wide>(p, first, outputs, begin, share, sum);
     }
     // ---- finish
     narrow_outputs<narrow_groups * halves> finished;

@@ -17,7 +17,8 @@ enum {
     narrow_sector = 32,           // bytes of a cache sector
     narrow_scope = 32 * 32,       // offsets of a walk: a word of the mask for each lane
 
-    narrow_groups = 4, // groups of 8 places of a warp
+    narrow_groups = 4,    // groups of 8 places of a warp
+    narrow_fold_most = 4, // offsets that share a step
 
     // Tuning parameters.
     // Steps whose rows, and as many whose sources, are in flight (2 .. 4), by channels: 16 to 16,
@@ -34,10 +35,10 @@ enum {
     narrow_warm_bytes = 128 * 1024,
 };
 
-SPIRA_BOTH constexpr int narrow_ahead(int fold, int steps, int halves, bool wide) {
-    return !wide || steps > 1 || fold > 1 ? narrow_ahead_others
-           : halves > 1                   ? narrow_ahead_16_32
-                                          : narrow_ahead_16_16;
+SPIRA_BOTH constexpr int narrow_ahead(bool folded, int steps, int halves, bool wide) {
+    return !wide || steps > 1 || folded ? narrow_ahead_others
+           : halves > 1                 ? narrow_ahead_16_32
+                                        : narrow_ahead_16_16;
 }
 
 // Thread blocks of a multiprocessor at a time: what registers allow.
@@ -66,6 +67,11 @@ SPIRA_BOTH constexpr int narrow_fold(int cin) {
     return cin <= 4 ? 4 : cin <= 8 ? 2 : 1;
 }
 
+// Lanes of a row: 4 / fold.
+SPIRA_BOTH constexpr int narrow_parts(int fold) {
+    return (int)narrow_fold_most >> fold / 2;
+}
+
 // ---- packed weights -----------------------------------------------------------------------------
 
 // Packed weights [volume, steps, halves, 32 / fold lanes] of 16 bytes: the lane's operand of a
@@ -87,7 +93,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
         return;
     }
     const int steps = narrow_steps(s.cin), halves = narrow_halves(s.cout);
-    const int parts = 4 / narrow_fold(s.cin), lanes = 8 * parts; // lanes of a row; of an offset
+    const int parts = narrow_parts(narrow_fold(s.cin)),
+              lanes = 8 * parts; // lanes of a row; of an offset
     const int lane = (int)(i % lanes), half = (int)(i / lanes % halves);
     const int step = (int)(i / lanes / halves % steps);
     const int64_t offset = i / lanes / halves / steps;
@@ -103,8 +110,9 @@ SPIRA_KERNEL void __launch_bounds__(256)
     ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);
 }
 
-SPIRA_BOTH constexpr int narrow_offset_bytes(int fold, int steps, int halves) {
-    return steps * halves * conv_fragment_bytes / fold;
+// Bytes of the weights of an offset, of a step and a half.
+SPIRA_BOTH constexpr int narrow_weight_bytes(int fold) {
+    return (int)conv_fragment_bytes >> fold / 2;
 }
 
 // Loads of a thread in narrow_warm, at most.
@@ -137,10 +145,10 @@ SPIRA_DEVICE void narrow_warm(const conv_params &p, int bytes, uint32_t scratch)
 }
 
 // The lane's operands of the first offset.
-template <int fold>
 SPIRA_DEVICE const char *narrow_weights_of(const conv_params &p) {
-    const int lane = threadIdx.x % 32, parts = 4 / fold;
-    const char *own = (const char *)p.weights + (lane / 4 * parts + lane % parts) * conv_lane_bytes;
+    const int lane = threadIdx.x % 32, parts = narrow_parts(p.fold);
+    const char *own =
+        (const char *)p.weights + (lane / 4 * parts + lane % 4 % parts) * conv_lane_bytes;
 #ifdef __CUDA_ARCH__
     asm volatile("" : "+l"(own)); // keeps it in a register
 #endif
@@ -148,14 +156,16 @@ SPIRA_DEVICE const char *narrow_weights_of(const conv_params &p) {
 }
 
 // Loads the lane's operands of an offset. own: those of the first offset.
-template <int fold, int steps, int halves>
-SPIRA_DEVICE void narrow_weights_load(const char *own, int offset, uint4 (&to)[steps][halves]) {
-    own += (int64_t)offset * narrow_offset_bytes(fold, steps, halves);
+template <bool folded, int steps, int halves>
+SPIRA_DEVICE void narrow_weights_load(const conv_params &p, const char *own, int offset,
+                                      uint4 (&to)[steps][halves]) {
+    const int bytes = narrow_weight_bytes(folded ? p.fold : 1);
+    own += (int64_t)offset * (steps * halves * bytes);
 #pragma unroll
     for (int s = 0; s < steps; ++s) {
 #pragma unroll
         for (int h = 0; h < halves; ++h) {
-            to[s][h] = narrow_load_kept(own + (s * halves + h) * (conv_fragment_bytes / fold));
+            to[s][h] = narrow_load_kept(own + (s * halves + h) * bytes);
         }
     }
 }
