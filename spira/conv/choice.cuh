@@ -36,11 +36,12 @@ SPIRA_API constexpr bool conv_plain_compiled(numeric type) {
 }
 
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) {
-    const bool small = s->cin <= 16 && s->cout <= 16;
-    return narrow_takes(s, d) && (small || !hopper_takes(s, d)) ? conv_kernel_narrow
-           : hopper_takes(s, d)                                 ? conv_kernel_hopper
-           : portable_takes(s, d)                               ? conv_kernel_portable
-                                                                : conv_kernel_exact;
+    const int least = s->volume <= 32 ? 16 : 32; // channels from which on Hopper's is faster
+    const bool few = (s->cin <= 16 && s->cout <= 16) || s->cin < least || s->cout < least;
+    return narrow_takes(s, d) && (few || !hopper_takes(s, d)) ? conv_kernel_narrow
+           : hopper_takes(s, d)                               ? conv_kernel_hopper
+           : portable_takes(s, d)                             ? conv_kernel_portable
+                                                              : conv_kernel_exact;
 }
 
 // Whether any compiled architecture runs a kernel in a format: launchers leave out the others.

@@ -18,8 +18,9 @@ int layer_stages(const layer *l, int shared) {
 struct hopper {
     static constexpr conv_kernel kernel = conv_kernel_hopper;
     enum { depth_least = hopper_teams, depth_most = hopper_stages_most, floats = false };
-    static constexpr int edges[] = {16, 17, 20, 24,  31,  32,  33,  40,  48,  63,  64,  65,  80,
-                                    95, 96, 97, 100, 127, 128, 129, 160, 192, 193, 255, 256, 257};
+    static constexpr int edges[] = {1,   4,   9,   16,  17,  20,  24,  31,  32, 33,
+                                    40,  48,  63,  64,  65,  80,  95,  96,  97, 100,
+                                    127, 128, 129, 160, 192, 193, 255, 256, 257};
     static const device_info device;
 
     template <typename tag>

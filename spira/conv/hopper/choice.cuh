@@ -8,9 +8,7 @@ namespace spira {
 
 // Whether the kernel computes a layer. Depends on the shape alone, since weights are packed for it.
 SPIRA_API bool hopper_takes(const conv_shape *s, const device_info *d) {
-    int least = s->volume <= 32 ? 16 : 32;
-    return d->hopper && numeric_size(s->type) == 2 && s->volume <= hopper_volume_most &&
-           s->cin + s->cin2 >= least && s->cout >= least;
+    return d->hopper && numeric_size(s->type) == 2 && s->volume <= hopper_volume_most;
 }
 
 // The next number of columns that there are kernels for.

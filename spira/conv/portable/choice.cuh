@@ -16,17 +16,6 @@ SPIRA_API constexpr bool portable_compiled() {
     return device_code_within(80, 999);
 }
 
-// Whether the kernel computes only the few 16-bit layers that Hopper's and the narrow kernel leave
-// over, of few input or output channels, as in code for sm_90a alone. Then slices of 64 columns are
-// compiled alone. Code for plain sm_90 looks alike here; define SPIRA_PLAIN_SM90 to compile all.
-SPIRA_API constexpr bool portable_is_fallback([[maybe_unused]] numeric type) {
-#ifdef SPIRA_PLAIN_SM90
-    return false;
-#else
-    return portable_half(type) && !device_code_within(80, 89) && !device_code_within(91, 999);
-#endif
-}
-
 // Whether the kernel computes a layer that neither Hopper's nor the narrow kernel does.
 SPIRA_API bool portable_takes(const conv_shape *s, const device_info *d) {
     return portable_compiled() && d->capability >= 80 && s->volume <= portable_volume_most;
@@ -39,7 +28,7 @@ SPIRA_API int portable_columns_least(numeric type) {
 
 // And at most: with 128 fp32 and tf32 lack registers.
 SPIRA_API int portable_columns_most(numeric type) {
-    return portable_is_fallback(type) ? 64 : portable_half(type) ? 128 : 96;
+    return portable_half(type) ? 128 : 96;
 }
 
 // Output channels of a thread block, at most `most`: 64, 96 or 128, whichever leaves the fewest
@@ -62,7 +51,7 @@ SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv
     }
     const int columns = 32 * size->slices, rows = 128 * size->tiles;
     const bool exact = type == numeric_f32;
-    const bool splits = columns == 64 && size->tiles == 1 && !exact && !portable_is_fallback(type);
+    const bool splits = columns == 64 && size->tiles == 1 && !exact;
     return columns >= portable_columns_least(type) && columns <= portable_columns_most(type) &&
            (size->split == 1 || (size->split == 2 && splits)) &&
            (size->tiles == 1 ||

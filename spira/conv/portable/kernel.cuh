@@ -275,9 +275,7 @@ SPIRA_DEVICE conv_work portable_work_own(conv_work w, uint32_t groups) {
 }
 
 template <typename T>
-SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
-    portable_kernel(const __grid_constant__ conv_params p) {
-#if SPIRA_MMA
+SPIRA_DEVICE void portable_compute(const conv_params &p) {
     // ---- prepare
     extern __shared__ __align__(128) char portable_memory[];
     __shared__ typename T::shared shared;
@@ -303,7 +301,26 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     } else if (warp >= T::producers) {
         portable_consume<T>(p, work, shared, ring);
     }
+}
+
+// Whether the code for an architecture has the kernel for elements of so many bytes. In code for
+// sm_90a Hopper's kernel computes all 16-bit layers; SPIRA_PLAIN_SM90 compiles them here, too.
+SPIRA_BOTH constexpr bool portable_has_code([[maybe_unused]] int element) {
+#if !SPIRA_MMA
+    return false;
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(SPIRA_PLAIN_SM90)
+    return element > 2;
+#else
+    return true;
 #endif
+}
+
+template <typename T>
+SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
+    portable_kernel([[maybe_unused]] const __grid_constant__ conv_params p) {
+    if constexpr (portable_has_code(sizeof(typename T::element))) {
+        portable_compute<T>(p);
+    }
 }
 
 } // namespace spira

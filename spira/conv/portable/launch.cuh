@@ -57,7 +57,7 @@ template <typename tag>
 SPIRA_API status portable_run(tag, const device_info *gpu, const conv_params &p,
                               cudaStream_t stream) {
     typedef typename tag::element E;
-    constexpr bool exact = tag::value == numeric_f32, fallback = portable_is_fallback(tag::value);
+    constexpr bool exact = tag::value == numeric_f32;
     const bool large = p.sizes.tiles > 1;
     auto launch = portable_launch<portable_traits<E, 4, 4, 1, 4, exact>>;
     if constexpr (exact) {
@@ -65,16 +65,13 @@ SPIRA_API status portable_run(tag, const device_info *gpu, const conv_params &p,
                  : large && p.sizes.slices == 2
                      ? portable_launch<portable_traits<E, 4, 4, 1, 8, true>>
                      : launch;
-    } else if constexpr (!fallback) {
+    } else {
         launch = portable_splits(&p.sizes, p.capacity)
                      ? portable_launch<portable_traits<E, 4, 4, 1, 4, false, 2>>
                      : launch;
     }
-    if constexpr (!fallback) {
-        launch =
-            p.sizes.slices == 3 ? portable_launch<portable_traits<E, 6, 4, 1, 4, exact>> : launch;
-    }
-    if constexpr (sizeof(E) == 2 && !fallback) {
+    launch = p.sizes.slices == 3 ? portable_launch<portable_traits<E, 6, 4, 1, 4, exact>> : launch;
+    if constexpr (sizeof(E) == 2) {
         launch = p.sizes.slices < 4 ? launch
                  : large            ? portable_launch<portable_traits<E, 4, 8, 2, 4>>
                                     : portable_launch<portable_traits<E, 4, 8, 2, 2>>;
