@@ -164,8 +164,8 @@ SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_s
 // errors   null pointers, sizes, alignment, a half map of an even volume, scratch that is too small
 // Asynchronous; two launches, three with a bias gradient. Products of fp16 and bf16 are exact, tf32
 // rounds the features to 10 bits of fraction; sums are fp32. Bit-identical from run to run: the
-// order of the additions depends on the pairs, the shape and the device_info, not on the
-// capacities.
+// order of the additions depends on the pairs, the shape, the device_info and on whether there is a
+// bias gradient, not on the capacities.
 //
 // cost     (cin + cout) elements gathered for each pair, times the tiles of up to 256 channels on
 //          the other side; written and read once for each part: the sums of a tile
@@ -176,7 +176,10 @@ SPIRA_API status conv_grad_weight(const device_info *gpu, const conv_grad_weight
     SPIRA_TRY(conv_grad_weight_check(gpu, args));
     SPIRA_TRY(conv_grad_weight_workspace(gpu, &args->shape, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    const grad_cut cut = grad_cut_of(&args->shape, gpu);
+    grad_cut cut = grad_cut_of(&args->shape, gpu);
+    if (args->bias_grad) {
+        grad_cut_beside(&args->shape, gpu, &cut);
+    }
     workspace w = workspace_begin(scratch);
     grad_params p = grad_params_of(args, &cut, &w);
     p.args.programmatic = args->programmatic && gpu->programmatic;

@@ -2,7 +2,7 @@
 //
 // The rows are shared out among grad_bias_parts thread blocks, whatever the GPU. Each writes a slot
 // of sums; grad/reduce.cuh adds up the slots. Behind the kernel of a weight gradient it runs beside
-// it, on what that leaves of a multiprocessor.
+// it, on what that leaves of a multiprocessor: so thread blocks are small (grad_cut_beside).
 #ifndef SPIRA_GRAD_BIAS_CUH
 #define SPIRA_GRAD_BIAS_CUH
 
@@ -12,12 +12,13 @@
 namespace spira {
 
 enum {
-    grad_bias_threads = 256,
-    grad_bias_resident = 4, // thread blocks of a multiprocessor, by registers: few of them
-    grad_bias_parts = 128,
-    grad_bias_each = 8,                                    // channels of a thread, loaded together
-    grad_bias_bytes = 128,                                 // of a thread, of several rows: as well
-    grad_bias_groups = grad_bias_threads / grad_bias_each, // of slots, where they are added up
+    grad_bias_threads = 128,
+    grad_bias_resident = 8, // thread blocks of a multiprocessor, by registers: few of them
+    grad_bias_parts = 256,
+    grad_bias_each = 8,          // channels of a thread, loaded together
+    grad_bias_bytes = 128,       // of a thread, of several rows: as well
+    grad_bias_add_threads = 256, // of a thread block that adds up slots
+    grad_bias_groups = grad_bias_add_threads / grad_bias_each, // of slots, there
 };
 
 SPIRA_API int64_t grad_bias_slots(int channels) {
@@ -85,9 +86,10 @@ SPIRA_KERNEL void __launch_bounds__(grad_bias_threads, grad_bias_resident)
     pdl_wait_alone(); // the kernel behind waits for this one alone
 }
 
-// Adds up the slots: every n-th 8 channels by each of n thread blocks of grad_bias_threads, which a
-// grid has in x and y. Group g of threads adds slots g, g + grad_bias_groups, ...
-SPIRA_DEVICE void grad_bias_add_slots(const grad_params &p, float (&shared)[grad_bias_threads]) {
+// Adds up the slots: every n-th 8 channels by each of n thread blocks of grad_bias_add_threads,
+// which a grid has in x and y. Group g of threads adds slots g, g + grad_bias_groups, ...
+SPIRA_DEVICE void grad_bias_add_slots(const grad_params &p,
+                                      float (&shared)[grad_bias_add_threads]) {
     const int channels = p.args.shape.cout, group = (int)threadIdx.x / grad_bias_each;
     const int step = (int)(gridDim.x * gridDim.y) * grad_bias_each;
     int first = (int)(blockIdx.y * gridDim.x + blockIdx.x) * grad_bias_each;

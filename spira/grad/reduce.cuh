@@ -17,7 +17,7 @@
 namespace spira {
 
 enum {
-    grad_reduce_threads = 256,
+    grad_reduce_threads = grad_bias_add_threads,
     grad_reduce_each = 4,  // elements of a thread
     grad_reduce_batch = 4, // slots that a thread loads together
 };
@@ -85,7 +85,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(grad_reduce_threads,
     grad_reduce_kernel(const __grid_constant__ grad_params p, int groups) {
     __shared__ union {
         float4 sums[grad_reduce_threads];
-        float bias[grad_bias_threads];
+        float bias[grad_bias_add_threads];
     } shared;
     const int layers = p.args.bias_grad ? 1 : 0; // of the grid, for the bias gradient
     if ((int)blockIdx.z < layers) {

@@ -92,7 +92,10 @@ const float *problem_run(const grad_problem *p, const how &h) {
                                              : 86,
                                 h.multiprocessors, (hopper ? 227 : 99) * 1024, hopper);
     d.programmatic = h.programmatic;
-    const grad_cut c = grad_cut_of(&p->shape, &d, std::max(h.tile, 0));
+    grad_cut c = grad_cut_of(&p->shape, &d, std::max(h.tile, 0));
+    if (p->room) { // with a bias gradient
+        grad_cut_beside(&p->shape, &d, &c);
+    }
     grad_params g = params_put(p, &c);
     emulate::unawaited = false;
     g.args.programmatic = h.programmatic;
@@ -330,6 +333,19 @@ TEST(grad_cuts) {
         const grad_cut c = grad_cut_of(&s, &h200);
         CHECK_EQUAL(c.rows, e.tile);
         CHECK(c.parts >= 1 && c.parts <= 3 * h200.multiprocessors);
+        // A bias gradient runs beside it, on memory or multiprocessors that are left for it.
+        grad_cut beside = c;
+        grad_cut_beside(&s, &h200, &beside);
+        CHECK(beside.parts >= 1 && beside.stages >= 0);
+        if (c.form == grad_form_hopper) {
+            const bool all = grad_hopper_registers_move(c.rows, c.columns);
+            const int64_t bytes = grad_hopper_bytes(c.rows, c.columns, s.volume, beside.stages) +
+                                  (int64_t)sizeof(grad_hopper_shared);
+            const int64_t bias = grad_bias_threads * grad_bias_each * 4 + 1024;
+            CHECK_EQUAL(beside.parts == c.parts, !all);
+            CHECK(all ? beside.parts * c.down * c.across <= 128
+                      : bytes + bias <= h200.shared_max && beside.stages >= grad_hopper_producers);
+        }
     }
     for (int cin : edges) {
         for (int cout : {1, 64, 1000, 1024}) {

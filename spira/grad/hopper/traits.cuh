@@ -27,6 +27,11 @@ SPIRA_BOTH constexpr int grad_hopper_warpgroups(int rows) {
     return rows > grad_hopper_panel ? 2 : 1;
 }
 
+// Whether producers give registers to consumers (setmaxnreg): all threads begin with 168.
+SPIRA_BOTH constexpr bool grad_hopper_registers_move(int rows, int columns) {
+    return rows > grad_hopper_panel && rows * columns > 128 * 128;
+}
+
 SPIRA_BOTH constexpr int grad_hopper_stage_bytes(int rows, int columns) {
     return (rows + columns) / grad_hopper_panel * grad_hopper_panel_bytes;
 }
@@ -71,11 +76,11 @@ struct grad_hopper_traits {
     static constexpr int in_bytes = rows / grad_hopper_panel * grad_hopper_panel_bytes;
     static constexpr int stage_bytes = grad_hopper_stage_bytes(rows, columns);
 
-    // Producers give registers to consumers (setmaxnreg): all threads begin with 168.
-    static constexpr bool registers_move = threads == 384 && bands * columns > 128;
+    static constexpr bool registers_move = grad_hopper_registers_move(rows, columns);
     static constexpr int registers_producer = 88, registers_consumer = 208;
 
     static_assert(sizeof(E) == 2, "wgmma transposes operands of 16 bits");
+    static_assert(!registers_move || threads == 384, "three warpgroups");
     static_assert(registers_producer + 2 * registers_consumer == 3 * 168, "one for two");
 };
 
