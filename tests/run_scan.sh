@@ -68,7 +68,7 @@ run 2 --net VoxelBackBone8x --range 0,40,-3,70.4,-40,1
 says 'range: 40 to -40 m along y has no voxel of 0.075 m'
 run 2 --net VoxelBackBone8x --range 0,-40,0,70.4,40,0.4
 says 'an extent of 939 x 1067 x 3, which VoxelBackBone8x cannot have' 'layer conv4.0.0:'
-run 2 --net VoxelNeXt --range 0,0,0,1e6,1e6,1e6 --voxel 0.01
+run 2 --net VoxelNeXt --range 0,0,0,5e4,5e4,5e4 --voxel 0.01
 says 'do not fit a 64-bit word'
 run 2 --range 0,0,0,1,1
 says '--range does not take 0,0,0,1,1' 'usage: scan'
