@@ -9,23 +9,7 @@ namespace {
 
 char label[128]; // the case at hand, for the message
 
-// ---- one run, on either side --------------------------------------------------------------------
-
-template <typename W>
-set_outcome<W> downsample_on_host(const word_layout *layout, std::vector<W> words, int32_t capacity,
-                                  triple from, triple stride, int32_t out_capacity) {
-    set_outcome<W> o = {};
-    o.words.assign((size_t)out_capacity, 0);
-    int32_t count = (int32_t)words.size();
-    set_pad(&words, capacity);
-    voxel_set<W> in = {words.data(), &count, capacity};
-    size_t bytes = 0;
-    CHECK_OK(downsample_host_workspace(in, &bytes));
-    voxel_set<W> out = {o.words.data(), &o.count, out_capacity};
-    const downsample_args<W> args = {layout, in, from, stride, out, &o.trouble};
-    CHECK_OK(downsample_host(&args, guarded_new<char>((int64_t)bytes), bytes));
-    return o;
-}
+// ---- one run ------------------------------------------------------------------------------------
 
 // Buffers of one run on the device, all of exactly the size that is asked for.
 template <typename W>
@@ -77,8 +61,9 @@ set_outcome<W> check_step(const char *what, const word_layout *layout, const std
     out_capacity = out_capacity ? out_capacity : capacity;
     snprintf(label, sizeof label, "%s, %d of %d voxels, %d %d %d from %d %d %d, at most %d", what,
              n, capacity, stride.x, stride.y, stride.z, from.x, from.y, from.z, out_capacity);
-    const set_outcome<W> wanted =
-        downsample_on_host(layout, words, capacity, from, stride, out_capacity);
+    std::vector<W> padded = words;
+    set_pad(&padded, capacity);
+    const set_outcome<W> wanted = downsample_on_host(layout, padded, n, from, stride, out_capacity);
     device_run<W> d = device_run_make(words, capacity, out_capacity);
     for (int run = 0; run < 2; ++run) {
         CHECK_OK(device_run_start(layout, &d, from, stride));
@@ -370,7 +355,7 @@ void check_capacity() {
         set_outcome<W> o = check_step("count", &layout, words, -10, s.from, s.stride, n);
         CHECK_EQUAL(o.trouble.flags, (uint32_t)device_flag_capacity);
         CHECK_EQUAL(o.trouble.needed, (uint32_t)n);
-        const set_outcome<W> nothing = downsample_on_host<W>(&layout, {}, n, s.from, s.stride, n);
+        const set_outcome<W> nothing = downsample_on_host(&layout, words, 0, s.from, s.stride, n);
         device_run<W> d = device_run_make(words, n, n);
         for (int32_t count : {-1, -5, INT32_MIN}) {
             device_copy_in(d.in.count, &count, 1);
@@ -543,7 +528,7 @@ void check_replays() {
         CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
         for (int l = 0; l < levels; ++l) { // floors nest: each follows from the first set, too
             CHECK_EQUAL(set_difference(device_run_fetch(&d[l]),
-                                       downsample_on_host(&layout, words, capacity, {},
+                                       downsample_on_host(&layout, words, (int32_t)words.size(), {},
                                                           strides[l + 1], capacity),
                                        "replay"),
                         "");

@@ -137,29 +137,7 @@ std::vector<W> words_make(random_state *r, words_kind kind, int32_t rows, int bi
     return words;
 }
 
-// ---- one run, on either side --------------------------------------------------------------------
-
-template <typename W>
-struct outcome {
-    std::vector<W> sorted;
-    std::vector<int32_t> order;
-};
-
-template <typename W>
-outcome<W> sort_on_host(const std::vector<W> &words) {
-    std::vector<sort_key<W>> key(words.size());
-    for (size_t i = 0; i < words.size(); ++i) {
-        key[i] = {words[i], (W)i};
-    }
-    std::stable_sort(key.begin(), key.end(),
-                     [](const sort_key<W> &a, const sort_key<W> &b) { return a.word < b.word; });
-    outcome<W> o;
-    for (const sort_key<W> &k : key) {
-        o.sorted.push_back(k.word);
-        o.order.push_back((int32_t)k.row);
-    }
-    return o;
-}
+// ---- one run ------------------------------------------------------------------------------------
 
 // Buffers of one run on the device: `room` elements more than the outputs have, and scratch of
 // exactly what was counted.
@@ -194,26 +172,22 @@ status device_run_start(device_run<W> *d, int bits, cudaStream_t stream) {
     return sort_source(sort_array<W>{d->words}, bits, d->sorted, d->order, &d->scratch, stream);
 }
 
+// "" if a run left the words in this order; else what it did not.
 template <typename W>
-outcome<W> device_run_fetch(const device_run<W> *d) {
-    outcome<W> o;
-    o.sorted.resize((size_t)d->rows);
-    o.order.resize((size_t)d->rows);
-    device_copy_out(o.sorted.data(), d->sorted, d->rows);
-    device_copy_out(o.order.data(), d->order, d->rows);
-    return o;
-}
-
-// "" where all is the same; else what is not.
-template <typename W>
-const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
+const char *difference(const device_run<W> *d, const std::vector<W> &words,
+                       const std::vector<int32_t> &wanted) {
+    std::vector<W> sorted(words.size());
+    std::vector<int32_t> order(words.size());
+    device_copy_out(sorted.data(), d->sorted, d->rows);
+    device_copy_out(order.data(), d->order, d->rows);
     finding[0] = 0;
-    for (size_t i = 0; i < wanted.sorted.size(); ++i) {
-        if (got.sorted[i] != wanted.sorted[i] || got.order[i] != wanted.order[i]) {
+    for (size_t i = 0; i < words.size(); ++i) {
+        const W word = words[(size_t)wanted[i]];
+        if (sorted[i] != word || order[i] != wanted[i]) {
             snprintf(finding, sizeof finding,
                      "[%zu]: %llx of row %d instead of %llx of row %d (%s)", i,
-                     (unsigned long long)got.sorted[i], got.order[i],
-                     (unsigned long long)wanted.sorted[i], wanted.order[i], label);
+                     (unsigned long long)sorted[i], order[i], (unsigned long long)word, wanted[i],
+                     label);
             break;
         }
     }
@@ -224,11 +198,11 @@ const char *difference(const outcome<W> &got, const outcome<W> &wanted) {
 // Frees all buffers of the test.
 template <typename W>
 void check_words(const std::vector<W> &words, int bits, int32_t room) {
-    outcome<W> wanted = sort_on_host(words);
+    const std::vector<int32_t> wanted = sort_wanted(words);
     device_run<W> d = device_run_make(words, room);
     for (int run = 0; run < 2; ++run) {
         CHECK_OK(device_run_start(&d, bits, stream_get()));
-        CHECK_EQUAL(difference(device_run_fetch(&d), wanted), "");
+        CHECK_EQUAL(difference(&d, words, wanted), "");
     }
     std::vector<W> after(words.size());
     device_copy_out(after.data(), d.words, d.rows);
@@ -382,7 +356,7 @@ float sort_time(const std::vector<W> &words, int bits) {
         CUDA_CHECK(cudaEventElapsedTime(&ms, begin, end));
         least = ms < least ? ms : least;
     }
-    CHECK_EQUAL(difference(device_run_fetch(&d), sort_on_host(words)), "");
+    CHECK_EQUAL(difference(&d, words, sort_wanted(words)), "");
     CUDA_CHECK(cudaEventDestroy(begin));
     CUDA_CHECK(cudaEventDestroy(end));
     guarded_finish();
@@ -453,7 +427,7 @@ void check_replays(int32_t rows, int bits) {
         device_copy_in(d.words, words.data(), rows);
         CUDA_CHECK(cudaGraphLaunch(replay, stream_get()));
         snprintf(label, sizeof label, "replay of %d rows, kind %d", rows, (int)kind);
-        CHECK_EQUAL(difference(device_run_fetch(&d), sort_on_host(words)), "");
+        CHECK_EQUAL(difference(&d, words, sort_wanted(words)), "");
     }
     CUDA_CHECK(cudaGraphExecDestroy(replay));
     guarded_finish();

@@ -2,55 +2,31 @@
 #include "../support/downsample.h"
 
 #include <set>
-#include <tuple>
 
 using namespace spira;
-
-template <typename W>
-struct coarse {
-    voxel_set<W> set;
-    device_status trouble;
-    status returned;
-};
-
-template <typename W>
-static coarse<W> downsample_new(const word_layout *l, voxel_set<W> in, triple stride,
-                                int32_t capacity, triple from = {}) {
-    coarse<W> c = {{guarded_new<W>(capacity), guarded_new<int32_t>(1), capacity}, {}, {}};
-    const downsample_args<W> args = {l, in, from, stride, c.set, &c.trouble};
-    size_t bytes = 0;
-    CHECK_OK(downsample_host_workspace(in, &bytes));
-    c.returned = downsample_host(&args, guarded_new<char>((int64_t)bytes), bytes);
-    return c;
-}
 
 static int floor_of(int a, int stride) {
     return (int)floor((double)a / stride) * stride;
 }
 
+// words: with what stands behind the first `count`.
 template <typename W>
-static void check_coarse(const word_layout *l, voxel_set<W> in, triple stride, int32_t capacity) {
-    coarse<W> c = downsample_new(l, in, stride, capacity);
-    REQUIRE_OK(c.returned);
-    std::set<std::tuple<int, int, int, int>> expected;
-    for (int32_t i = 0; i < *in.count; ++i) {
-        voxel v = word_unpack(l, in.words[i]);
-        expected.insert(
-            {v.batch, floor_of(v.x, stride.x), floor_of(v.y, stride.y), floor_of(v.z, stride.z)});
+static void check_coarse(const word_layout *l, const std::vector<W> &words, int32_t count,
+                         triple stride, int32_t capacity) {
+    std::set<W> coarse;
+    for (int32_t i = 0; i < count; ++i) {
+        const voxel v = word_unpack(l, words[(size_t)i]);
+        coarse.insert(word_pack<W>(l, {v.batch, floor_of(v.x, stride.x), floor_of(v.y, stride.y),
+                                       floor_of(v.z, stride.z)}));
     }
-    bool full = (int64_t)expected.size() > capacity;
-    REQUIRE(CHECK_EQUAL(*c.set.count, full ? capacity : (int32_t)expected.size()));
-    CHECK_EQUAL(c.trouble.flags, full ? (uint32_t)device_flag_capacity : 0u);
-    CHECK_EQUAL(c.trouble.needed, full ? expected.size() : 0u);
-    auto at = expected.begin();
-    for (int32_t i = 0; i < capacity; ++i) {
-        W word = word_none<W>();
-        if (i < *c.set.count) {
-            auto [batch, x, y, z] = *at++;
-            word = word_pack<W>(l, {batch, x, y, z});
-        }
-        CHECK_EQUAL(c.set.words[i], word);
+    set_outcome<W> wanted = {{}, (int32_t)coarse.size(), {coarse.begin(), coarse.end()}};
+    if (wanted.count > capacity) {
+        device_status_note(&wanted.trouble, device_flag_capacity, (uint32_t)wanted.count);
+        wanted.count = capacity;
     }
+    wanted.words.resize((size_t)capacity, word_none<W>());
+    CHECK_EQUAL(set_difference(downsample_on_host(l, words, count, {}, stride, capacity), wanted),
+                "");
 }
 
 // Strides that the largest one is a multiple of, on each axis its own.
@@ -81,16 +57,13 @@ static void check_random(uint64_t seed, bool powers) {
             lo = l.lo;
             hi = l.hi;
         }
-        int32_t wanted = random_int(&r, 1, 500), count;
-        W *words = guarded_new<W>(wanted);
-        count = reference_random_set(&r, &l, lo, hi, {1, 1, 1}, wanted, words);
-        std::vector<W> padded(words, words + count);
-        set_pad(&padded, wanted);
-        std::copy(padded.begin(), padded.end(), words);
-        voxel_set<W> in = {words, &count, wanted};
-        check_coarse(&l, in, largest, wanted);
-        check_coarse(&l, in, stride_random(&r, largest), wanted);
-        check_coarse(&l, in, stride_random(&r, largest), random_int(&r, 1, wanted));
+        const int32_t wanted = random_int(&r, 1, 500);
+        std::vector<W> words = set_random<W>(&r, &l, lo, hi, wanted);
+        const int32_t count = (int32_t)words.size();
+        set_pad(&words, wanted);
+        check_coarse(&l, words, count, largest, wanted);
+        check_coarse(&l, words, count, stride_random(&r, largest), wanted);
+        check_coarse(&l, words, count, stride_random(&r, largest), random_int(&r, 1, wanted));
         guarded_finish();
     }
 }
@@ -102,19 +75,15 @@ TEST(downsample_count_of_the_input) {
     word_layout l = reference_layout<uint32_t>(lo, hi, 1, stride, {1, 1, 1});
     const int32_t most = 60;
     std::vector<uint32_t> words = set_random<uint32_t>(&r, &l, lo, hi, most);
-    int32_t count = most;
-    const voxel_set<uint32_t> in = {words.data(), &count, most};
-    const coarse<uint32_t> full = downsample_new(&l, in, stride, most);
-    CHECK_EQUAL(full.trouble.flags, 0u);
-    count = most + 17;
-    const coarse<uint32_t> more = downsample_new(&l, in, stride, most);
-    CHECK_EQUAL(more.trouble.flags, (uint32_t)device_flag_capacity);
-    CHECK_EQUAL(more.trouble.needed, (uint32_t)count);
-    CHECK_EQUAL(*more.set.count, *full.set.count);
-    CHECK(std::equal(more.set.words, more.set.words + most, full.set.words));
-    count = -5;
-    const coarse<uint32_t> none = downsample_new(&l, in, stride, most);
-    CHECK(*none.set.count == 0 && none.trouble.flags == 0);
+    const auto run = [&](int32_t count) {
+        return downsample_on_host(&l, words, count, {}, stride, most);
+    };
+    set_outcome<uint32_t> wanted = run(most);
+    CHECK_EQUAL(wanted.trouble.flags, 0u);
+    device_status_note(&wanted.trouble, device_flag_capacity, most + 17);
+    CHECK_EQUAL(set_difference(run(most + 17), wanted), "");
+    wanted = {{}, 0, std::vector<uint32_t>(most, word_none<uint32_t>())};
+    CHECK_EQUAL(set_difference(run(-5), wanted), "");
 }
 
 TEST(downsample_powers_of_two) {
@@ -134,36 +103,29 @@ TEST(downsample_nests) {
         int largest = base * base * base;
         word_layout l = reference_layout<uint32_t>({-50, -50, -9}, {50, 50, 9}, 2,
                                                    {largest, largest, largest}, {2, 2, 2});
-        int32_t count = 0;
-        uint32_t *words = guarded_new<uint32_t>(3000);
-        count = reference_random_set(&r, &l, {-50, -50, -9}, {50, 50, 9}, {1, 1, 1}, 3000, words);
-        voxel_set<uint32_t> first = {words, &count, 3000}, before = first;
+        const std::vector<uint32_t> words =
+            set_random<uint32_t>(&r, &l, {-50, -50, -9}, {50, 50, 9}, 3000);
+        set_outcome<uint32_t> before = {{}, (int32_t)words.size(), words};
         for (int s = base; s <= largest; s *= base) {
-            coarse<uint32_t> direct = downsample_new(&l, first, {s, s, s}, 3000);
-            coarse<uint32_t> chained = downsample_new(&l, before, {s, s, s}, 3000);
-            REQUIRE_OK(direct.returned);
-            REQUIRE_OK(chained.returned);
-            CHECK_EQUAL(*direct.set.count, *chained.set.count);
-            CHECK(*direct.set.count < *before.count);
-            CHECK(std::equal(direct.set.words, direct.set.words + 3000, chained.set.words));
-            before = chained.set;
+            const set_outcome<uint32_t> direct =
+                downsample_on_host(&l, words, (int32_t)words.size(), {}, {s, s, s}, 3000);
+            CHECK(direct.count < before.count);
+            before = downsample_on_host(&l, before.words, before.count, {}, {s, s, s}, 3000);
+            CHECK_EQUAL(set_difference(before, direct), "");
         }
     }
 }
 
 TEST(downsample_nothing_one_and_a_full_capacity) {
     word_layout l = reference_layout<uint32_t>({-8, -8, -8}, {7, 7, 7}, 1, {4, 4, 4}, {1, 1, 1});
-    int32_t count = 0;
-    uint32_t words[16];
-    voxel_set<uint32_t> in = {words, &count, 16};
-    check_coarse(&l, in, {2, 2, 2}, 1);
+    std::vector<uint32_t> words(16);
+    check_coarse(&l, words, 0, {2, 2, 2}, 1);
     for (int i = 0; i < 16; ++i) { // 16 voxels in 8 cells of 2, in 4 of 4
-        words[i] = word_pack<uint32_t>(&l, {0, 0, 0, i - 8});
-        ++count;
+        words[(size_t)i] = word_pack<uint32_t>(&l, {0, 0, 0, i - 8});
         for (int32_t capacity : {1, 3, 4, 5, 7, 8, 9, 16, 100}) {
-            check_coarse(&l, in, {2, 2, 2}, capacity);
-            check_coarse(&l, in, {4, 4, 4}, capacity);
-            check_coarse(&l, in, {1, 1, 1}, capacity);
+            for (int stride : {1, 2, 4}) {
+                check_coarse(&l, words, i + 1, {stride, stride, stride}, capacity);
+            }
         }
     }
 }
@@ -172,24 +134,10 @@ TEST(downsample_nothing_one_and_a_full_capacity) {
 TEST(downsample_flat_scene) {
     random_state r = random_make(6);
     word_layout l = reference_layout<uint32_t>({0, 3, -2}, {20, 3, -2}, 3, {16, 16, 16}, {0, 0, 0});
-    int32_t count;
-    uint32_t words[40];
-    count = reference_random_set(&r, &l, {0, 3, -2}, {20, 3, -2}, {1, 1, 1}, 40, words);
-    voxel_set<uint32_t> in = {words, &count, 40};
-    check_coarse(&l, in, {16, 16, 16}, 40);
-    check_coarse(&l, in, {1, 16, 16}, 40);
-    check_coarse(&l, in, {1, 1, 16}, 40);
-    check_coarse(&l, in, {2, 16, 1}, 40);
-}
-
-// No two voxels merge: the outputs are as many as the inputs, and other voxels.
-TEST(downsample_of_equal_sizes) {
-    word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {2, 2, 2}, {1, 1, 1});
-    uint32_t words[3] = {word_pack<uint32_t>(&l, {0, 1, 1, 1}),
-                         word_pack<uint32_t>(&l, {0, 5, 4, 3}),
-                         word_pack<uint32_t>(&l, {0, 9, 9, 9})};
-    int32_t count = 3;
-    check_coarse<uint32_t>(&l, {words, &count, 3}, {2, 2, 2}, 3);
+    const std::vector<uint32_t> words = set_random<uint32_t>(&r, &l, {0, 3, -2}, {20, 3, -2}, 40);
+    for (triple stride : {triple{16, 16, 16}, {1, 16, 16}, {1, 1, 16}, {2, 16, 1}}) {
+        check_coarse(&l, words, (int32_t)words.size(), stride, 40);
+    }
 }
 
 TEST(downsample_refuses) {
@@ -235,15 +183,14 @@ TEST(downsample_off_the_lattice) {
             }
         }
     }
-    int32_t count = (int32_t)words.size();
-    const voxel_set<uint32_t> in = {words.data(), &count, count};
-    const coarse<uint32_t> c = downsample_new<uint32_t>(&l, in, {4, 4, 4}, count, {2, 2, 2});
-    CHECK_OK(c.returned);
+    const int32_t count = (int32_t)words.size();
+    const set_outcome<uint32_t> c =
+        downsample_on_host(&l, words, count, {2, 2, 2}, {4, 4, 4}, count);
     CHECK_EQUAL(c.trouble.flags, (uint32_t)device_flag_lattice);
     CHECK_STATUS(device_status_read(&c.trouble), status_lattice);
     CHECK_EQUAL(device_status_read(&c.trouble).detail, 1); // (0, 0, 5)
-    CHECK_EQUAL(*c.set.count, (int32_t)wanted.size());
-    CHECK(std::equal(wanted.begin(), wanted.end(), c.set.words));
+    CHECK_EQUAL(c.count, (int32_t)wanted.size());
+    CHECK(std::equal(wanted.begin(), wanted.end(), c.words.begin()));
 }
 
 // Whether there is a sort: none for powers of two that at most double x and y.
@@ -310,8 +257,8 @@ TEST(downsample_real_scan) {
     if (words.empty()) {
         SKIP("data/kitti00_000000_5cm.vox32 is not here");
     }
-    int32_t count = (int32_t)words.size();
+    const int32_t count = (int32_t)words.size();
     for (int stride : {2, 4, 8, 16}) {
-        check_coarse<uint32_t>(&l, {words.data(), &count, count}, {stride, stride, stride}, count);
+        check_coarse(&l, words, count, {stride, stride, stride}, count);
     }
 }

@@ -1,7 +1,7 @@
 // tests/host/map.cpp: map.h.
-#include "../support/reference.h"
+#include "../support/downsample.h"
 
-#include "../../spira/downsample.h"
+#include "../../spira/map.h"
 
 using namespace spira;
 
@@ -51,30 +51,24 @@ TEST(map_pairs_of_lone_star) {
 // A random fine set and the set that it is floored to.
 struct two_levels {
     word_layout layout;
-    uint32_t *fine, *coarse;
+    std::vector<uint32_t> fine, coarse;
     int32_t fine_count, coarse_count;
     voxel_set<uint32_t> fine_set() {
-        return {fine, &fine_count, fine_count};
+        return {fine.data(), &fine_count, fine_count};
     }
     voxel_set<uint32_t> coarse_set() {
-        return {coarse, &coarse_count, coarse_count};
+        return {coarse.data(), &coarse_count, coarse_count};
     }
 };
 
 static two_levels levels_make(random_state *r, int32_t wanted, triple stride, triple reach) {
-    two_levels t;
-    triple lo = {-20, -9, 3}, hi = {12, 15, 20};
-    t.layout = reference_layout<uint32_t>(lo, hi, 2, stride, reach);
-    t.fine = guarded_new<uint32_t>(wanted);
-    t.fine_count = reference_random_set(r, &t.layout, lo, hi, {1, 1, 1}, wanted, t.fine);
-    t.coarse = guarded_new<uint32_t>(wanted);
-    voxel_set<uint32_t> coarse = {t.coarse, &t.coarse_count, wanted};
-    device_status trouble = {};
-    const downsample_args<uint32_t> args = {&t.layout, t.fine_set(), {}, stride, coarse, &trouble};
-    size_t bytes = 0;
-    CHECK_OK(downsample_host_workspace(t.fine_set(), &bytes));
-    CHECK_OK(downsample_host(&args, guarded_new<char>((int64_t)bytes), bytes));
-    return t;
+    const triple lo = {-20, -9, 3}, hi = {12, 15, 20};
+    const word_layout layout = reference_layout<uint32_t>(lo, hi, 2, stride, reach);
+    const std::vector<uint32_t> fine = set_random<uint32_t>(r, &layout, lo, hi, wanted);
+    const int32_t count = (int32_t)fine.size();
+    const set_outcome<uint32_t> coarse =
+        downsample_on_host(&layout, fine, count, {}, stride, count);
+    return {layout, fine, coarse.words, count, coarse.count};
 }
 
 // The map of an inverse convolution holds the pairs of the forward one, turned around.

@@ -1,4 +1,5 @@
-// tests/support/downsample.h: what downsample and its host loop refuse.
+// tests/support/downsample.h: what the host loop of downsample makes of a set, and what both
+// refuse.
 #ifndef SPIRA_TESTS_DOWNSAMPLE_H
 #define SPIRA_TESTS_DOWNSAMPLE_H
 
@@ -6,7 +7,22 @@
 
 #include "../../spira/downsample.h"
 
-// Of arguments with stride 2, in a layout that was fitted to 4 and begins at -5.
+// A set as it is given: `count` may be above the capacity, which is that of the words.
+template <typename W>
+set_outcome<W> downsample_on_host(const spira::word_layout *layout, std::vector<W> words,
+                                  int32_t count, spira::triple from, spira::triple stride,
+                                  int32_t out_capacity) {
+    set_outcome<W> o = {{}, 0, std::vector<W>((size_t)out_capacity)};
+    const spira::voxel_set<W> in = {words.data(), &count, (int32_t)words.size()};
+    size_t bytes = 0;
+    CHECK_OK(spira::downsample_host_workspace(in, &bytes));
+    const spira::downsample_args<W> args = {
+        layout, in, from, stride, {o.words.data(), &o.count, out_capacity}, &o.trouble};
+    CHECK_OK(spira::downsample_host(&args, guarded_new<char>((int64_t)bytes), bytes));
+    return o;
+}
+
+// What both refuse of arguments with stride 2, in a layout that was fitted to 4 and begins at -5.
 inline std::vector<refusal<spira::downsample_args<uint32_t>>> downsample_refusals() {
     typedef spira::downsample_args<uint32_t> args;
     std::vector<refusal<args>> all;

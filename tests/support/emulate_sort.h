@@ -1,5 +1,4 @@
-// tests/support/emulate_sort.h: emulate_hopper.h for the kernels of the sort, these kernels, and
-// the stable sort that their results are compared with.
+// tests/support/emulate_sort.h: emulate_hopper.h for the kernels of the sort, and these kernels.
 #ifndef SPIRA_TESTS_EMULATE_SORT_H
 #define SPIRA_TESTS_EMULATE_SORT_H
 
@@ -25,21 +24,6 @@ alignas(16) inline thread_local int4 sort_shared[4096];
 } // namespace spira
 
 #include "sort_array.h"
-
-#include <algorithm>
-#include <vector>
-
-// The rows of words in the order of a stable sort.
-template <typename W>
-std::vector<int32_t> sort_wanted(const std::vector<W> &words) {
-    std::vector<int32_t> wanted(words.size());
-    for (size_t i = 0; i < wanted.size(); ++i) {
-        wanted[i] = (int32_t)i;
-    }
-    std::stable_sort(wanted.begin(), wanted.end(),
-                     [&](int32_t a, int32_t b) { return words[(size_t)a] < words[(size_t)b]; });
-    return wanted;
-}
 
 // Words in runs of up to `run` equal ones, in random rows; every `none`-th row has none.
 template <typename W>

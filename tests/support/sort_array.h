@@ -1,8 +1,12 @@
-// tests/support/sort_array.h: a source of the sort (index/sort_source.cuh): words in memory.
+// tests/support/sort_array.h: a source of the sort (index/sort_source.cuh): words in memory; and
+// the stable sort that its results are compared with.
 #ifndef SPIRA_TESTS_SORT_ARRAY_H
 #define SPIRA_TESTS_SORT_ARRAY_H
 
 #include "../../spira/index/sort.cuh"
+
+#include <algorithm>
+#include <vector>
 
 namespace spira {
 
@@ -27,5 +31,17 @@ SPIRA_DEVICE W sort_word(const sort_array<W> &, W loaded, int32_t, int32_t, bool
 }
 
 } // namespace spira
+
+// The rows of words in the order of a stable sort.
+template <typename W>
+std::vector<int32_t> sort_wanted(const std::vector<W> &words) {
+    std::vector<int32_t> wanted(words.size());
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        wanted[i] = (int32_t)i;
+    }
+    std::stable_sort(wanted.begin(), wanted.end(),
+                     [&](int32_t a, int32_t b) { return words[(size_t)a] < words[(size_t)b]; });
+    return wanted;
+}
 
 #endif
