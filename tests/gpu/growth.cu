@@ -11,64 +11,22 @@ using namespace spira;
 
 namespace {
 
-// Uploads what a problem has and makes the rest; any of the two kinds of arguments.
-template <typename W, typename A>
-void bind(const growth_problem<W> *p, A *a) {
-    a->in.words = device_upload(p->words.data(), p->capacity());
-    a->in.count = device_upload(&p->count, 1);
-    a->choice.mask =
-        p->mask.empty() ? nullptr : device_upload(p->mask.data(), (int64_t)p->mask.size());
-    a->choice.scores =
-        p->scores.empty() ? nullptr : device_upload(p->scores.data(), (int64_t)p->scores.size());
-    a->out.words = device_new<W>(p->out_capacity);
-    a->out.count = device_new<int32_t>(1);
-    a->source = device_new_poisoned<int32_t>(p->out_capacity);
-    a->trouble = device_zeros<device_status>(1);
-}
-
-template <typename W, typename A>
-bool judge(const growth_problem<W> *p, const A &a, int line) {
-    growth_outcome<W> o = {};
-    o.set.trouble = device_value(a.trouble);
-    o.set.count = device_value(a.out.count);
-    o.set.words.resize((size_t)a.out.capacity);
-    device_copy_out(o.set.words.data(), a.out.words, a.out.capacity);
-    if (!test_check(o.set.count >= 0 && o.set.count <= a.out.capacity, __FILE__, line, p->label)) {
-        return false;
-    }
-    o.source.resize((size_t)o.set.count);
-    device_copy_out(o.source.data(), a.source, o.set.count);
-    return growth_equal(o, p, __FILE__, line) &&
-           device_untouched(a.source, o.set.count, a.out.capacity);
-}
-
 template <typename W>
-bool agrees(const growth_problem<W> *p, int line = __builtin_LINE()) {
-    size_t bytes = 0;
-    bool good;
-    if (p->divides()) {
-        subdivide_args<W> a = growth_subdivide(p);
-        bind(p, &a);
-        CHECK_OK(subdivide_workspace(&a, &bytes));
-        char *scratch = device_new<char>((int64_t)bytes);
-        good = CHECK_OK(subdivide<W>(&a, scratch, bytes, stream_get())) && judge(p, a, line);
-    } else {
-        prune_args<W> a = growth_prune(p);
-        bind(p, &a);
-        CHECK_OK(prune_workspace(&a, &bytes));
-        char *scratch = device_new<char>((int64_t)bytes);
-        good = CHECK_OK(prune<W>(&a, scratch, bytes, stream_get())) && judge(p, a, line);
-    }
-    guarded_finish();
-    return good;
-}
+const growth_side<W> side = {&memory_device, prune_workspace<W>,
+                             [](const prune_args<W> *a, void *scratch, size_t bytes) {
+                                 return prune<W>(a, scratch, bytes, stream_get());
+                             },
+                             subdivide_workspace<W>,
+                             [](const subdivide_args<W> *a, void *scratch, size_t bytes) {
+                                 return subdivide<W>(a, scratch, bytes, stream_get());
+                             }};
 
 template <typename W>
 void check_random(uint64_t seed, int cases, int32_t most) {
     random_state r = random_make(seed);
     for (int i = 0; i < cases; ++i) {
         growth_problem<W> p = growth_random<W>(&r, i % 3 > 0, most);
-        agrees(&p);
+        growth_agrees(&p, &side<W>);
     }
 }
 
@@ -104,7 +62,7 @@ DEVICE_TEST(gpu_growth_of_a_shell_in_one_graph) {
         step[s].args = growth_subdivide(&p);
         subdivide_args<uint32_t> &a = step[s].args;
         a.layout = &layout;
-        bind(&p, &a);
+        growth_bind(&p, &memory_device, &a);
         a.out.capacity = last.set.count + 1000;
         a.out.words = device_new<uint32_t>(a.out.capacity);
         a.source = device_new<int32_t>(a.out.capacity);
@@ -145,20 +103,9 @@ DEVICE_TEST(gpu_growth_of_a_shell_in_one_graph) {
 DEVICE_TEST(gpu_row_gather_random) {
     random_state r = random_make(6);
     for (int i = 0; i < (test_quick() ? 30 : 300); ++i) {
-        gather_problem p = gather_random(&r);
-        row_gather_args a = p.args;
-        const std::vector<char> wanted = gather_expected(&p);
-        std::vector<char> out(wanted.size());
-        a.in = device_upload(p.in.data(), (int64_t)p.in.size()) + p.off;
-        char *to = device_new<char>((int64_t)p.out_bytes()) + p.off;
-        a.out = to;
-        a.source = device_upload(p.source.data(), a.capacity);
-        a.count = device_upload(&p.count, 1);
-        CHECK_OK(row_gather(&a, stream_get()));
-        device_copy_out(out.data(), to, (int64_t)out.size());
-        CHECK(out == wanted);
-        CHECK(device_untouched(to, (int64_t)out.size(), (int64_t)p.out_bytes() - p.off));
-        guarded_finish();
+        const gather_problem p = gather_random(&r);
+        gather_check(&p, &memory_device,
+                     [](const row_gather_args *a) { return row_gather(a, stream_get()); });
     }
 }
 

@@ -13,93 +13,42 @@ using namespace spira;
 
 namespace {
 
-enum how { by_host, by_kernel };
+template <typename W>
+const growth_side<W> by_host = {
+    &memory_host, prune_workspace<W>,
+    [](const prune_args<W> *a, void *, size_t) { return prune_host(a); },
+    subdivide_host_workspace<W>, subdivide_host<W>};
 
 template <typename W>
-status run_prune(const prune_args<W> *a, char *scratch, size_t bytes, how by) {
-    return by == by_host ? prune_host(a) : prune<W>(a, scratch, bytes, nullptr);
-}
+const growth_side<W> by_kernel = {&memory_host, prune_workspace<W>,
+                                  [](const prune_args<W> *a, void *scratch, size_t bytes) {
+                                      return prune<W>(a, scratch, bytes, nullptr);
+                                  },
+                                  subdivide_workspace<W>,
+                                  [](const subdivide_args<W> *a, void *scratch, size_t bytes) {
+                                      return subdivide<W>(a, scratch, bytes, nullptr);
+                                  }};
+
+const auto sides = {&by_host<uint32_t>, &by_kernel<uint32_t>};
 
 template <typename W>
-status run_subdivide(const subdivide_args<W> *a, char *scratch, size_t bytes, how by) {
-    return by == by_host ? subdivide_host(a, scratch, bytes)
-                         : subdivide<W>(a, scratch, bytes, nullptr);
-}
-
-// Fills the pointers of either kind of arguments. The memory is exactly as large as it must be.
-template <typename W, typename A>
-void bind(const growth_problem<W> *p, int32_t *counts, device_status *trouble, A *a) {
-    counts[0] = p->count;
-    a->in.words = guarded_new<W>(p->capacity());
-    std::copy(p->words.begin(), p->words.end(), a->in.words);
-    a->in.count = &counts[0];
-    a->choice.mask = p->mask.empty() ? nullptr : p->mask.data();
-    a->choice.scores = p->scores.empty() ? nullptr : p->scores.data();
-    a->out.words = guarded_new<W>(p->out_capacity);
-    a->out.count = &counts[1];
-    a->source = guarded_new<int32_t>(p->out_capacity);
-    a->trouble = trouble;
-}
-
-template <typename W, typename A>
-void fetch(const A &a, growth_outcome<W> *o) {
-    o->set.count = *a.out.count;
-    o->set.words.assign(a.out.words, a.out.words + a.out.capacity);
-    o->source.assign(a.source, a.source + o->set.count);
-    const int64_t size = sizeof(int32_t);
-    CHECK(guarded_untouched((char *)a.source, o->set.count * size, a.out.capacity * size));
-}
-
-template <typename W>
-growth_outcome<W> run(const growth_problem<W> *p, how by) {
-    growth_outcome<W> o = {};
-    int32_t counts[2];
-    size_t bytes = 0;
-    if (p->divides()) {
-        subdivide_args<W> a = growth_subdivide(p);
-        bind(p, counts, &o.set.trouble, &a);
-        CHECK_OK(by == by_host ? subdivide_host_workspace(&a, &bytes)
-                               : subdivide_workspace(&a, &bytes));
-        std::vector<char> memory(bytes + 256);
-        char *scratch = memory.data() + (256 - (uintptr_t)memory.data() % 256);
-        CHECK_OK(run_subdivide(&a, scratch, bytes, by));
-        fetch(a, &o);
-    } else {
-        prune_args<W> a = growth_prune(p);
-        bind(p, counts, &o.set.trouble, &a);
-        CHECK_OK(prune_workspace(&a, &bytes));
-        std::vector<char> memory(bytes + 256);
-        char *scratch = memory.data() + (256 - (uintptr_t)memory.data() % 256);
-        CHECK_OK(run_prune(&a, scratch, bytes, by));
-        fetch(a, &o);
-    }
-    guarded_finish();
-    return o;
-}
-
-template <typename W>
-bool agrees(const growth_problem<W> *p, how by) {
-    return growth_equal(run(p, by), p, __FILE__, __LINE__);
-}
-
-template <typename W>
-void check_random(uint64_t seed, int cases, int32_t most, how by) {
+void check_random(uint64_t seed, int cases, int32_t most, const growth_side<W> *by) {
     random_state r = random_make(seed);
     for (int i = 0; i < cases; ++i) {
         emulate::seed = (uint64_t)i;
         growth_problem<W> p = growth_random<W>(&r, i % 3 > 0, most);
-        agrees(&p, by);
+        growth_agrees(&p, by);
     }
 }
 
 TEST(growth_host_random) {
-    check_random<uint32_t>(1, 600, 300, by_host);
-    check_random<uint64_t>(2, 600, 300, by_host);
+    check_random(1, 600, 300, &by_host<uint32_t>);
+    check_random(2, 600, 300, &by_host<uint64_t>);
 }
 
 TEST(growth_emulated_random) {
-    check_random<uint32_t>(3, 20, 500, by_kernel);
-    check_random<uint64_t>(4, 20, 500, by_kernel);
+    check_random(3, 20, 500, &by_kernel<uint32_t>);
+    check_random(4, 20, 500, &by_kernel<uint64_t>);
 }
 
 // A count above the capacity is recorded and clamped.
@@ -110,7 +59,7 @@ TEST(growth_counts_that_lie) {
         p.words.resize((size_t)max_of(p.voxels(), 1));
         p.count = p.capacity() + 5;
         if (p.voxels() > 1) {
-            agrees(&p, i / 2 % 2 ? by_host : by_kernel);
+            growth_agrees(&p, i / 2 % 2 ? &by_host<uint64_t> : &by_kernel<uint64_t>);
         }
     }
 }
@@ -132,8 +81,8 @@ TEST(growth_worked_example) {
     p.words = six_voxels(&p.layout);
     p.count = p.out_capacity = 6;
     p.mask = {1, 0, 1, 1, 0, 1};
-    for (how by : {by_host, by_kernel}) {
-        CHECK(run(&p, by).source == (std::vector<int32_t>{0, 2, 3, 5}));
+    for (const growth_side<uint32_t> *by : sides) {
+        CHECK(growth_run(&p, by).source == (std::vector<int32_t>{0, 2, 3, 5}));
     }
     const float no = -1;
     const std::vector<float> logits = {1,  no, no, no, no, no,  no, no,    no,  no, no,    no,
@@ -152,8 +101,8 @@ TEST(growth_worked_example) {
                                {1, 2, 2, 17}, {2, 2, 2, 32}, {2, 2, 3, 36}, {2, 3, 2, 34},
                                {2, 3, 3, 38}, {3, 2, 2, 33}, {3, 2, 3, 37}, {3, 3, 2, 35},
                                {3, 3, 3, 39}, {6, 4, 1, 44}, {6, 5, 0, 42}};
-    for (how by : {by_host, by_kernel}) {
-        const growth_outcome<uint32_t> o = run(&p, by);
+    for (const growth_side<uint32_t> *by : sides) {
+        const growth_outcome<uint32_t> o = growth_run(&p, by);
         REQUIRE(o.set.count == 15);
         for (size_t i = 0; i < 15; ++i) {
             const int *c = children[i];
@@ -172,7 +121,7 @@ TEST(growth_generative_convolution) {
     p.stride = {2, 2, 2};
     p.count = 6;
     p.out_capacity = 48;
-    growth_outcome<uint32_t> o = run(&p, by_host);
+    growth_outcome<uint32_t> o = growth_run(&p, &by_host<uint32_t>);
     REQUIRE(o.set.count == 48);
     kernel_shape kernel = kernel_cube(2, 1);
     kernel.transposed = true;
@@ -209,12 +158,12 @@ TEST(growth_of_a_shell) {
         SKIP("no data/beast_shell1024.vox32");
     }
     growth_problem<uint32_t> p = growth_of_shell(layout, fine);
-    growth_outcome<uint32_t> o = run(&p, by_host);
+    growth_outcome<uint32_t> o = growth_run(&p, &by_host<uint32_t>);
     CHECK_EQUAL(o.set.count, 688397);
     CHECK_EQUAL(growth_check_sum(p.layout, o.set, 1), 123967353528145);
     for (int step = 0; step < 4; ++step) {
         growth_shell_step(&p, fine, step ? &o : nullptr);
-        o = run(&p, by_host);
+        o = growth_run(&p, &by_host<uint32_t>);
         CHECK_EQUAL(o.set.count, growth_shell_steps[step].voxels);
         CHECK_EQUAL(growth_check_sum(p.layout, o.set, p.stride.x / 2),
                     growth_shell_steps[step].sum);
@@ -227,17 +176,10 @@ TEST(growth_of_a_shell) {
 TEST(row_gather_random) {
     random_state r = random_make(6);
     for (int i = 0; i < 300; ++i) {
-        gather_problem p = gather_random(&r);
-        row_gather_args a = p.args;
-        std::vector<char> in(p.in), out(p.out_bytes() + 64, (char)0xa5);
-        std::vector<char> wanted = gather_expected(&p);
-        a.in = in.data() + p.off;
-        a.out = out.data() + p.off;
-        a.source = p.source.data();
-        a.count = &p.count;
-        CHECK_OK(i % 2 ? row_gather_host(&a) : row_gather(&a, nullptr));
-        CHECK(std::equal(wanted.begin(), wanted.end(), out.begin() + p.off));
-        CHECK(out[(size_t)p.off + wanted.size()] == (char)0xa5);
+        const gather_problem p = gather_random(&r);
+        gather_check(&p, &memory_host, [=](const row_gather_args *a) {
+            return i % 2 ? row_gather_host(a) : row_gather(a, nullptr);
+        });
     }
 }
 
@@ -260,9 +202,7 @@ TEST(prune_refuses) {
     growth_choose(&r, &p, false, 50);
     typedef prune_args<uint32_t> A;
     A a = growth_prune(&p);
-    int32_t counts[2];
-    device_status trouble = {};
-    bind(&p, counts, &trouble, &a);
+    growth_bind(&p, &memory_host, &a);
     check_refused<A>(
         a,
         {{status_null_pointer, [](A *a) { a->trouble = nullptr; }},
@@ -292,9 +232,7 @@ TEST(subdivide_refuses) {
     growth_choose(&r, &p, false, 50);
     typedef subdivide_args<uint32_t> A;
     A a = growth_subdivide(&p);
-    int32_t counts[2];
-    device_status trouble = {};
-    bind(&p, counts, &trouble, &a);
+    growth_bind(&p, &memory_host, &a);
     std::vector<char> memory(1 << 20);
     char *scratch = memory.data() + (256 - (uintptr_t)memory.data() % 256);
     size_t bytes = 0;

@@ -11,57 +11,15 @@ using namespace spira;
 
 namespace {
 
-enum how { by_host, by_kernel };
-
 template <typename W>
-points_outcome<W> run(points_problem<W> *p, how by) {
-    points_outcome<W> o = {};
-    interpolate_args<W> a = p->args;
-    const int neighbours = interpolate_neighbours(a.kind);
-    a.layout = &p->layout;
-    a.set.words = p->words.data();
-    a.set.count = &p->voxels;
-    a.points = p->points.data();
-    a.batch = p->batch.empty() ? nullptr : p->batch.data();
-    a.count = &p->count;
-    o.index.assign((size_t)(a.rows * neighbours), 77);
-    o.weight.assign((size_t)(a.rows * neighbours), 77);
-    a.index = o.index.data();
-    a.weight = neighbours == 8 ? o.weight.data() : nullptr;
-    a.trouble = &o.trouble;
-    CHECK_OK(by == by_host ? interpolate_find_host(&a) : interpolate_find(&a, nullptr));
-    o.out.assign((size_t)(a.rows * p->channels * numeric_size(p->type)), (char)0x5a);
-    const int64_t rows = max_of(p->voxels, 1);
-    if (neighbours == 8) {
-        const row_blend_args blend = {
-            p->stored.data(), rows,      p->channels, p->type,     8, o.index.data(),
-            o.weight.data(),  &p->count, a.rows,      o.out.data()};
-        CHECK_OK(by == by_host ? row_blend_host(&blend) : row_blend(&blend, nullptr));
-    } else {
-        const row_gather_args gather = {p->stored.data(), rows,           p->channels, 0,
-                                        p->type,          o.index.data(), &p->count,   a.rows,
-                                        o.out.data()};
-        CHECK_OK(by == by_host ? row_gather_host(&gather) : row_gather(&gather, nullptr));
-    }
-    return o;
-}
-
-template <typename W>
-void check_random(uint64_t seed, int cases) {
-    random_state r = random_make(seed);
-    for (int i = 0; i < cases; ++i) {
-        points_problem<W> p = points_random<W>(&r);
-        const points_outcome<W> host = run(&p, by_host);
-        points_judge(&p, host);
-        const points_outcome<W> kernel = run(&p, by_kernel);
-        CHECK(host.index == kernel.index && host.weight == kernel.weight && host.out == kernel.out);
-        CHECK(!memcmp(&host.trouble, &kernel.trouble, sizeof host.trouble));
-    }
-}
+const points_side<W> by_kernel = {
+    &memory_host, [](const interpolate_args<W> *a) { return interpolate_find(a, nullptr); },
+    [](const row_blend_args *a) { return row_blend(a, nullptr); },
+    [](const row_gather_args *a) { return row_gather(a, nullptr); }};
 
 TEST(interpolate_random) {
-    check_random<uint32_t>(1, 40);
-    check_random<uint64_t>(2, 40);
+    points_check_random(1, 40, &by_kernel<uint32_t>, &points_by_host<uint32_t>);
+    points_check_random(2, 40, &by_kernel<uint64_t>, &points_by_host<uint64_t>);
 }
 
 // Six voxels of one channel, 1 to 6: the sum of weights, the plain and the renormalised value at
@@ -91,7 +49,8 @@ TEST(interpolate_worked_examples) {
         for (int kind = 0; kind < 2; ++kind) {
             p.args.centred = centred;
             p.args.kind = (interpolate_kind)kind;
-            const points_outcome<uint32_t> o = run(&p, kind ? by_kernel : by_host);
+            const points_outcome<uint32_t> o =
+                points_run(&p, kind ? &by_kernel<uint32_t> : &points_by_host<uint32_t>);
             for (int i = 0; i < 6; ++i) {
                 const float got = numeric_load(numeric_f32, o.out.data(), i);
                 CHECK(fabsf(got - wanted[centred][kind][i]) < 1e-6f);

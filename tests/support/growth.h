@@ -3,7 +3,7 @@
 #ifndef SPIRA_TESTS_GROWTH_H
 #define SPIRA_TESTS_GROWTH_H
 
-#include "reference.h"
+#include "memory.h"
 #include "sets.h"
 
 #include "../../spira/prune.h"
@@ -142,6 +142,68 @@ spira::subdivide_args<W> growth_subdivide(const growth_problem<W> *p) {
     a.out.capacity = p->out_capacity;
     return a;
 }
+
+// ---- runs, on either side -----------------------------------------------------------------------
+
+template <typename W>
+struct growth_side {
+    const test_memory *memory;
+    spira::status (*prune_bytes)(const spira::prune_args<W> *, size_t *bytes);
+    spira::status (*prune)(const spira::prune_args<W> *, void *scratch, size_t bytes);
+    spira::status (*subdivide_bytes)(const spira::subdivide_args<W> *, size_t *bytes);
+    spira::status (*subdivide)(const spira::subdivide_args<W> *, void *scratch, size_t bytes);
+};
+
+// The pointers of either kind of arguments. The memory is exactly as large as it must be.
+template <typename W, typename A>
+void growth_bind(const growth_problem<W> *p, const test_memory *m, A *a) {
+    const spira::device_status clear = {};
+    a->in.words = memory_put(m, p->words);
+    a->in.count = memory_put(m, &p->count, 1);
+    a->choice.mask = p->mask.empty() ? nullptr : memory_put(m, p->mask);
+    a->choice.scores = p->scores.empty() ? nullptr : memory_put(m, p->scores);
+    a->out.words = memory_new<W>(m, p->out_capacity);
+    a->out.count = memory_new<int32_t>(m, 1);
+    a->source = memory_poisoned<int32_t>(m, p->out_capacity);
+    a->trouble = memory_put(m, &clear, 1);
+}
+
+template <typename W, typename A>
+growth_outcome<W> growth_run_of(const growth_problem<W> *p, const test_memory *m, A a,
+                                spira::status (*bytes_of)(const A *, size_t *),
+                                spira::status (*run)(const A *, void *, size_t)) {
+    growth_outcome<W> o = {};
+    size_t bytes = 0;
+    growth_bind(p, m, &a);
+    CHECK_OK(bytes_of(&a, &bytes));
+    CHECK_OK(run(&a, memory_new<char>(m, (int64_t)bytes), bytes));
+    o.set.trouble = memory_value(m, a.trouble);
+    o.set.count = memory_value(m, a.out.count);
+    if (CHECK(o.set.count >= 0 && o.set.count <= a.out.capacity)) {
+        o.set.words = memory_get(m, a.out.words, a.out.capacity);
+        o.source = memory_get(m, a.source, o.set.count);
+        CHECK(memory_untouched(m, a.source, o.set.count, a.out.capacity));
+    }
+    return o;
+}
+
+// Frees all buffers.
+template <typename W>
+growth_outcome<W> growth_run(const growth_problem<W> *p, const growth_side<W> *side) {
+    const growth_outcome<W> o = p->divides() ? growth_run_of(p, side->memory, growth_subdivide(p),
+                                                             side->subdivide_bytes, side->subdivide)
+                                             : growth_run_of(p, side->memory, growth_prune(p),
+                                                             side->prune_bytes, side->prune);
+    guarded_finish();
+    return o;
+}
+
+template <typename W>
+bool growth_agrees(const growth_problem<W> *p, const growth_side<W> *side) {
+    return growth_equal(growth_run(p, side), p, __FILE__, __LINE__);
+}
+
+// ---- problems -----------------------------------------------------------------------------------
 
 // What is chosen: by a mask, or by scores of which some are NaN, infinite or the threshold itself.
 template <typename W>
@@ -347,6 +409,23 @@ inline std::vector<char> gather_expected(const gather_problem *p) {
         }
     }
     return out;
+}
+
+// run(args): on the side of the memory. Nothing is written behind the rows. Frees all buffers.
+template <typename F>
+void gather_check(const gather_problem *p, const test_memory *m, F run) {
+    spira::row_gather_args a = p->args;
+    const std::vector<char> wanted = gather_expected(p);
+    const int64_t used = (int64_t)wanted.size(), all = (int64_t)p->out_bytes();
+    char *to = memory_new<char>(m, all) + p->off;
+    a.in = memory_put(m, p->in) + p->off;
+    a.out = to;
+    a.source = memory_put(m, p->source);
+    a.count = memory_put(m, &p->count, 1);
+    CHECK_OK(run(&a));
+    CHECK(memory_get(m, to, used) == wanted);
+    CHECK(memory_untouched(m, to, used, all - p->off));
+    guarded_finish();
 }
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef SPIRA_TESTS_POINTS_H
 #define SPIRA_TESTS_POINTS_H
 
-#include "reference.h"
+#include "memory.h"
 #include "sets.h"
 
 #include "../../spira/interpolate.h"
@@ -147,5 +147,76 @@ bool points_judge(const points_problem<W> *p, const points_outcome<W> &o) {
                       "trouble") &&
            good;
 }
+
+// ---- runs, on either side -----------------------------------------------------------------------
+
+template <typename W>
+struct points_side {
+    const test_memory *memory;
+    spira::status (*find)(const spira::interpolate_args<W> *);
+    spira::status (*blend)(const spira::row_blend_args *);
+    spira::status (*gather)(const spira::row_gather_args *);
+};
+
+// What there is up to the count; nothing is written behind it. Frees all buffers.
+template <typename W>
+points_outcome<W> points_run(const points_problem<W> *p, const points_side<W> *side) {
+    using namespace spira;
+    const test_memory *m = side->memory;
+    const device_status clear = {};
+    interpolate_args<W> a = p->args;
+    const int64_t neighbours = interpolate_neighbours(a.kind), voxels = max_of(p->voxels, 1);
+    const int64_t rows = count_clamp(p->count, a.rows);
+    const int64_t bytes = (int64_t)p->channels * numeric_size(p->type);
+    a.layout = &p->layout;
+    a.set.words = memory_put(m, p->words);
+    a.set.count = memory_put(m, &p->voxels, 1);
+    a.points = memory_put(m, p->points);
+    a.batch = p->batch.empty() ? nullptr : memory_put(m, p->batch);
+    a.count = memory_put(m, &p->count, 1);
+    a.index = memory_poisoned<int32_t>(m, a.rows * neighbours);
+    a.weight = neighbours == 8 ? memory_poisoned<float>(m, a.rows * neighbours) : nullptr;
+    a.trouble = memory_put(m, &clear, 1);
+    CHECK_OK(side->find(&a));
+    const char *in = memory_put(m, p->stored);
+    char *out = memory_new<char>(m, a.rows * bytes);
+    if (a.weight) {
+        const row_blend_args sums = {in,      voxels,   p->channels, p->type, 8,
+                                     a.index, a.weight, a.count,     a.rows,  out};
+        CHECK_OK(side->blend(&sums));
+    } else {
+        const row_gather_args copies = {in,      voxels,  p->channels, 0,  p->type,
+                                        a.index, a.count, a.rows,      out};
+        CHECK_OK(side->gather(&copies));
+    }
+    points_outcome<W> o = {};
+    o.index = memory_get(m, a.index, rows * neighbours);
+    o.weight = memory_get(m, a.weight, a.weight ? rows * neighbours : 0);
+    o.trouble = memory_value(m, a.trouble);
+    o.out = memory_get(m, (const char *)out, rows * bytes);
+    CHECK(memory_untouched(m, a.index, rows * neighbours, a.rows * neighbours));
+    CHECK(memory_untouched(m, out, rows * bytes, a.rows * bytes));
+    guarded_finish();
+    return o;
+}
+
+// Runs of `side` are good, and index and weights are those of the host to the bit.
+template <typename W>
+void points_check_random(uint64_t seed, int cases, const points_side<W> *side,
+                         const points_side<W> *host) {
+    random_state r = random_make(seed);
+    for (int i = 0; i < cases; ++i) {
+        const points_problem<W> p = points_random<W>(&r);
+        const points_outcome<W> got = points_run(&p, side), wanted = points_run(&p, host);
+        points_judge(&p, got);
+        points_judge(&p, wanted);
+        CHECK(got.index == wanted.index && got.weight == wanted.weight);
+        CHECK(side->memory != &memory_host || got.out == wanted.out);
+    }
+}
+
+template <typename W>
+const points_side<W> points_by_host = {&memory_host, spira::interpolate_find_host<W>,
+                                       spira::row_blend_host, spira::row_gather_host};
 
 #endif
