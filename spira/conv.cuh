@@ -40,7 +40,7 @@ SPIRA_API status conv_weights_bytes(const device_info *gpu, const conv_shape *sh
 template <numeric format = numeric_any>
 SPIRA_API status conv_weights_pack(const device_info *gpu, const conv_shape *shape,
                                    const conv_weights *weights, cudaStream_t stream) {
-    size_t bytes;
+    size_t bytes = 0;
     SPIRA_TRY(conv_weights_bytes(gpu, shape, &bytes));
     SPIRA_TRY(conv_pack_check(weights, bytes));
     conv_pack_request r = conv_pack_request_of(gpu, shape, conv_kernel_of(shape, gpu), weights);
@@ -89,7 +89,7 @@ SPIRA_API status conv_shortcut_bytes(const device_info *gpu, const conv_shape *s
 template <numeric format = numeric_any>
 SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *shape, int cin,
                                     int cin2, const conv_weights *weights, cudaStream_t stream) {
-    size_t bytes;
+    size_t bytes = 0;
     SPIRA_TRY(conv_shortcut_bytes(gpu, shape, cin, cin2, &bytes));
     SPIRA_TRY(conv_pack_check(weights, bytes));
     const conv_shape s = conv_shortcut_shape(shape, cin, cin2);

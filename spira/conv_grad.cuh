@@ -71,7 +71,7 @@ template <numeric format = numeric_any>
 SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape *shape,
                                         grad_source source, grad_order order,
                                         const conv_weights *weights, cudaStream_t stream) {
-    size_t bytes;
+    size_t bytes = 0;
     SPIRA_TRY(conv_grad_shape_check(shape, source, order));
     SPIRA_TRY(conv_grad_weights_bytes(gpu, shape, source, &bytes));
     SPIRA_TRY(conv_pack_check(weights, bytes));
@@ -172,7 +172,7 @@ SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_s
 template <numeric format = numeric_any>
 SPIRA_API status conv_grad_weight(const device_info *gpu, const conv_grad_weight_args *args,
                                   void *scratch, size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(conv_grad_weight_check(gpu, args));
     SPIRA_TRY(conv_grad_weight_workspace(gpu, &args->shape, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
@@ -210,7 +210,7 @@ SPIRA_API status conv_grad_bias_workspace(int cout, size_t *bytes) {
 template <numeric format = numeric_any>
 SPIRA_API status conv_grad_bias(const device_info *gpu, const conv_grad_bias_args *args,
                                 void *scratch, size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(conv_grad_bias_check(args));
     SPIRA_TRY(conv_grad_bias_workspace(args->cout, &needed));

@@ -99,7 +99,7 @@ SPIRA_API status hybrid_pack_dense(tag format, const device_info *gpu, const con
 template <numeric format = numeric_any>
 SPIRA_API status conv_hybrid_weights_pack(const device_info *gpu, const conv_hybrid_args *args,
                                           const conv_weights *weights, cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(conv_hybrid_weights_bytes(gpu, args, &needed));
     SPIRA_TRY(conv_pack_check(weights, needed));
     const conv_shape *s = &args->shape;
@@ -191,7 +191,7 @@ SPIRA_API status conv_hybrid_workspace(const conv_hybrid_args *args, size_t *byt
 template <numeric format = numeric_any>
 SPIRA_API status conv_hybrid(const device_info *gpu, const conv_hybrid_args *args, void *scratch,
                              size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(conv_hybrid_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));

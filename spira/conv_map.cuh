@@ -87,7 +87,7 @@ SPIRA_API status conv_map_bytes(const device_info *gpu, const conv_map_request<W
 template <typename W>
 SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W> *request,
                                 void *memory, size_t bytes, conv_map *map, cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(conv_map_bytes(gpu, request, &needed));
     SPIRA_REQUIRE(map, status_null_pointer, "map", 0);
     SPIRA_REQUIRE(request->layout, status_null_pointer, "layout", 0);

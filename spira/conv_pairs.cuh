@@ -153,7 +153,7 @@ SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes
 template <numeric format = numeric_any>
 SPIRA_API status conv_pairs_run(const device_info *gpu, const conv_pairs_args *args, void *scratch,
                                 size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     conv_map map;
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     const conv_args same = pairs_conv_args(args, &map);

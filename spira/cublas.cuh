@@ -74,7 +74,7 @@ SPIRA_LAUNCHER status ggs_plan_workspace(const ggs_request *request, size_t *byt
 // cost     two sorts of the pairs (CUB)
 SPIRA_LAUNCHER status ggs_plan(const ggs_request *request, int32_t *host, void *scratch,
                                size_t scratch_bytes, ggs_layer *layer, cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(ggs_plan_workspace(request, &needed));
     SPIRA_REQUIRE(host, status_null_pointer, "host", 0);
     SPIRA_REQUIRE(layer, status_null_pointer, "layer", 0);
@@ -126,7 +126,7 @@ SPIRA_API status ggs_weights_bytes(const conv_shape *shape, size_t *bytes) {
 template <numeric format = numeric_any>
 SPIRA_API status ggs_weights_pack(const device_info *gpu, const conv_shape *shape,
                                   const conv_weights *weights, cudaStream_t stream) {
-    size_t bytes;
+    size_t bytes = 0;
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(ggs_weights_bytes(shape, &bytes));
     SPIRA_TRY(conv_pack_check(weights, bytes));
@@ -179,7 +179,7 @@ SPIRA_API status ggs_run_workspace(const ggs_layer *layer, size_t *bytes) {
 template <numeric format = numeric_any>
 SPIRA_API status ggs_run(const device_info *gpu, const ggs_layer *layer, const ggs_args *args,
                          void *scratch, size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(ggs_run_workspace(layer, &needed));
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     conv_map map = conv_map_identity(layer->out.begin, (int32_t)max_of(layer->outputs, 1));

@@ -137,7 +137,7 @@ SPIRA_API status dense_check(const dense_args<W> *a) {
     SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
     SPIRA_REQUIRE(a->order == dense_channels_first || a->order == dense_channels_last,
                   status_unsupported, "order", a->order);
-    size_t bytes;
+    size_t bytes = 0;
     SPIRA_TRY(dense_bytes(&a->grid, a->batch, a->channels, a->out_type, &bytes));
     const expand_grid *g = &a->grid;
     for (int i = 0; i < 3; ++i) {
@@ -167,7 +167,7 @@ SPIRA_API void dense_copy_host(numeric from, const void *source, int64_t i, nume
 template <typename W>
 SPIRA_API status dense_host(const dense_args<W> *args) {
     SPIRA_TRY(dense_check(args));
-    size_t bytes;
+    size_t bytes = 0;
     SPIRA_TRY(dense_bytes(&args->grid, args->batch, args->channels, args->out_type, &bytes));
     memset(args->out, 0, bytes);
     voxel_set_note(args->set, args->trouble);

@@ -44,7 +44,7 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
 template <typename W>
 SPIRA_API status downsample(const downsample_args<W> *args, void *scratch, size_t scratch_bytes,
                             cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(downsample_check(args));
     SPIRA_TRY(downsample_workspace(args->in, args->out.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));

@@ -105,7 +105,7 @@ SPIRA_API status downsample_host_workspace(voxel_set<W> in, size_t *bytes) {
 template <typename W>
 SPIRA_API status downsample_host(const downsample_args<W> *args, void *scratch,
                                  size_t scratch_bytes) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(downsample_check(args));
     SPIRA_TRY(downsample_host_workspace(args->in, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));

@@ -321,7 +321,7 @@ SPIRA_API status expand_host_workspace(const expand_args<W> *args, size_t *bytes
 template <typename W>
 SPIRA_API status expand_host(const expand_args<W> *args, void *scratch, size_t scratch_bytes) {
     expand_axes axes;
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(expand_check(args, &axes));
     SPIRA_TRY(expand_host_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));

@@ -45,7 +45,7 @@ SPIRA_API status join_workspace(const join_args<W> *args, size_t *bytes) {
 template <typename W>
 SPIRA_API status join(const join_args<W> *args, void *scratch, size_t scratch_bytes,
                       cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     int32_t total;
     SPIRA_TRY(join_check(args));
     SPIRA_TRY(join_sources(args, &total));

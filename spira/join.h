@@ -239,7 +239,7 @@ SPIRA_API int32_t join_host_keys(const join_args<W> *a, join_key<W> *keys) {
 // aligned to 256.
 template <typename W>
 SPIRA_API status join_host(const join_args<W> *args, void *scratch, size_t scratch_bytes) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(join_check(args));
     SPIRA_TRY(join_host_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));

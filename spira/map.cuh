@@ -208,7 +208,7 @@ SPIRA_API status map_build_lists(const word_layout *layout, const map_request<W>
                                  const map_lists *pairs, void *scratch, size_t scratch_bytes,
                                  cudaStream_t stream) {
     SPIRA_TRY(map_lists_request_check(layout, request, pairs));
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(map_lists_workspace(&request->kernel, request->outputs.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const map_forms *f = &request->forms;

@@ -138,7 +138,7 @@ SPIRA_API status net_plan_host(const net_layer *layers, int count, const word_la
                   limits->type);
     SPIRA_TRY(net_plan_sets(layers, count, limits, false, plan));
     plan->layout = *layout;
-    size_t scratch;
+    size_t scratch = 0;
     SPIRA_TRY(net_scratch_host<W>(plan, &scratch));
     SPIRA_TRY(net_plan_place(layout, scratch, 0, plan));
     return net_check_strides<W>(plan);

@@ -52,7 +52,7 @@ SPIRA_API status order_workspace(const order_request *request, int maps, size_t 
 //          bytes for each offset of each row group. Writes and reads 16 bytes for each output
 SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *request, int maps,
                                   void *scratch, size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(order_workspace(request, maps, &needed));
     for (int m = 0; m < maps; ++m) {

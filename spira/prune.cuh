@@ -37,7 +37,7 @@ SPIRA_API status prune_workspace(const prune_args<W> *args, size_t *bytes) {
 template <typename W, numeric format = numeric_any>
 SPIRA_API status prune(const prune_args<W> *args, void *scratch, size_t scratch_bytes,
                        cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(prune_check(args));
     SPIRA_TRY(prune_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));

@@ -42,7 +42,7 @@ SPIRA_API status subdivide_workspace(const subdivide_args<W> *args, size_t *byte
 template <typename W, numeric format = numeric_any>
 SPIRA_API status subdivide(const subdivide_args<W> *args, void *scratch, size_t scratch_bytes,
                            cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(subdivide_check(args));
     SPIRA_TRY(subdivide_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));

@@ -110,7 +110,7 @@ SPIRA_API uint32_t subdivide_host_children(const subdivide_args<W> *a, int32_t i
 template <typename W>
 SPIRA_API status subdivide_host(const subdivide_args<W> *args, void *scratch,
                                 size_t scratch_bytes) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(subdivide_check(args));
     SPIRA_TRY(subdivide_host_workspace(args, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));

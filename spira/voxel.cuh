@@ -87,7 +87,7 @@ enum voxel_limits { voxel_limits_none, voxel_limits_any };
 template <typename W, voxel_limits limits = voxel_limits_none>
 SPIRA_API status voxelize(const voxelize_args<W> *args, void *scratch, size_t scratch_bytes,
                           cudaStream_t stream) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(voxelize_check(args));
     SPIRA_TRY(voxelize_workspace<W>(args->input, args->set.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));

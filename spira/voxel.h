@@ -118,9 +118,7 @@ SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input
             return ranged ? voxel_outside : voxel_out_of_range;
         }
     } else {
-        v.x = raw->coord[0];
-        v.y = raw->coord[1];
-        v.z = raw->coord[2];
+        v = {raw->batch, raw->coord[0], raw->coord[1], raw->coord[2]};
     }
     if (ranged && !voxel_in_extent(v, in->extent)) {
         return voxel_outside;
@@ -160,13 +158,13 @@ SPIRA_API status voxel_input_check(const voxel_input *in) {
     return status_success();
 }
 
-// The step of float at a distance from 0. Voxels below it cannot be told apart there.
-SPIRA_API float voxel_step(float distance) {
-    return nextafterf(distance, INFINITY) - distance;
+// Refuses voxels that cannot be told apart at a distance from 0.
+SPIRA_API status voxel_step_check(float size, float distance, int axis) {
+    SPIRA_REQUIRE(size >= nextafterf(distance, INFINITY) - distance, status_grid,
+                  "size (below the step of float there: move the points nearer to 0, voxel_shift)",
+                  axis);
+    return status_success();
 }
-
-static constexpr char voxel_step_remedy[] =
-    "size (below the step of float there: move the points nearer to 0, voxel_shift)";
 
 // Sets the grid of an input to a range of points, as spconv does: voxel = floor((point - lo) /
 // size), and as many voxels as the range holds, rounded to the nearest number: [0, extent) on each
@@ -180,19 +178,18 @@ SPIRA_API status voxel_range(const float lo[3], const float hi[3], const float s
                              voxel_input *in) {
     SPIRA_REQUIRE(lo && hi && size && in, status_null_pointer, "range", 0);
     SPIRA_TRY(voxel_grid_check(size, lo));
-    int extent[3];
+    triple extent;
     for (int a = 0; a < 3; ++a) {
         SPIRA_REQUIRE(float_is_finite(hi[a]), status_grid, "range (must be finite)", a);
-        const float most = fmaxf(fabsf(lo[a]), fabsf(hi[a]));
-        SPIRA_REQUIRE(size[a] >= voxel_step(most), status_grid, voxel_step_remedy, a);
+        SPIRA_TRY(voxel_step_check(size[a], fmaxf(fabsf(lo[a]), fabsf(hi[a])), a));
         const double voxels = floor(((double)hi[a] - (double)lo[a]) / (double)size[a] + 0.5);
         SPIRA_REQUIRE(voxels >= 1 && voxels <= (double)voxel_index_max, status_grid,
                       "range (without a voxel, or with too many)", a);
-        extent[a] = (int)voxels;
+        *triple_at(&extent, a) = (int)voxels;
     }
     std::copy(size, size + 3, in->size);
     std::copy(lo, lo + 3, in->origin);
-    in->extent = triple_make(extent[0], extent[1], extent[2]);
+    in->extent = extent;
     return status_success();
 }
 
@@ -204,20 +201,20 @@ SPIRA_API status voxel_bounds(const float lo[3], const float hi[3], const float 
                               const float origin[3], word_need *need) {
     SPIRA_REQUIRE(lo && hi && size && origin && need, status_null_pointer, "bounds", 0);
     SPIRA_TRY(voxel_grid_check(size, origin));
-    int out[2][3];
+    triple from, to;
     for (int a = 0; a < 3; ++a) {
         bool good = float_is_finite(lo[a]) && float_is_finite(hi[a]);
         SPIRA_REQUIRE(good, status_grid, "bounds (must be finite)", a);
-        good = voxel_quantise(lo[a], origin[a], size[a], &out[0][a]);
-        good = voxel_quantise(hi[a], origin[a], size[a], &out[1][a]) && good;
+        good = voxel_quantise(lo[a], origin[a], size[a], triple_at(&from, a));
+        good = voxel_quantise(hi[a], origin[a], size[a], triple_at(&to, a)) && good;
         SPIRA_REQUIRE(good, status_grid,
                       "bounds (more than 2^30 voxels away: a point far off, or a size too small)",
                       a);
         const float least = lo[a] > 0 ? lo[a] : hi[a] < 0 ? -hi[a] : 0.0f;
-        SPIRA_REQUIRE(size[a] >= voxel_step(least), status_grid, voxel_step_remedy, a);
+        SPIRA_TRY(voxel_step_check(size[a], least, a));
     }
-    need->lo = triple_make(out[0][0], out[0][1], out[0][2]);
-    need->hi = triple_make(out[1][0], out[1][1], out[1][2]);
+    need->lo = from;
+    need->hi = to;
     return status_success();
 }
 
@@ -393,7 +390,7 @@ SPIRA_API int32_t voxelize_host_cap(const word_layout *layout, int32_t cap, voxe
 // scratch  voxelize_host_workspace bytes, aligned to 256, as that of all host loops
 template <typename W>
 SPIRA_API status voxelize_host(const voxelize_args<W> *args, void *scratch, size_t scratch_bytes) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(voxelize_check(args));
     SPIRA_TRY(voxelize_host_workspace<W>(args->input, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));

@@ -77,8 +77,7 @@ SPIRA_API status voxel_features_common_check(const A *args) {
     SPIRA_REQUIRE(numeric_valid(args->type), status_unsupported, "type", args->type);
     SPIRA_TRY(pointer_check(args->rows.order, alignof(int32_t), "rows.order"));
     SPIRA_TRY(pointer_check(args->rows.begin, alignof(int32_t), "rows.begin"));
-    SPIRA_TRY(size_check(args->channels, 1, INT32_MAX - 6, "channels"));
-    return status_success();
+    return size_check(args->channels, 1, INT32_MAX - 6, "channels");
 }
 
 template <typename W>
@@ -136,7 +135,7 @@ SPIRA_API float voxel_feature_chunk(voxel_feature kind, int32_t first, int32_t c
     return all;
 }
 
-// A feature of a voxel from one column of the values. For the host loops.
+// A feature of a voxel from one column of the values. For the host loop.
 template <typename W>
 SPIRA_API float voxel_feature_value(const voxel_features_args<W> &args, voxel_feature kind,
                                     int64_t voxel, int column) {
@@ -194,18 +193,6 @@ SPIRA_BOTH float voxel_channel_end(const voxel_features_args<W> &args, const wor
     return channel.minus == voxel_append_mean ? float_subtract(value, mean) : value;
 }
 
-// A channel of a voxel, for the host loop.
-template <typename W>
-SPIRA_API float voxel_features_value(const voxel_features_args<W> &args, const word_layout &layout,
-                                     int64_t voxel, int number) {
-    const voxel_channel channel = voxel_channel_make(args, number);
-    const auto column = [&](voxel_feature kind) {
-        return voxel_feature_value(args, kind, voxel, channel.column);
-    };
-    const float mean = channel.minus == voxel_append_mean ? column(voxel_feature_mean) : 0.0f;
-    return voxel_channel_end(args, layout, voxel, channel, column(args.kind), mean);
-}
-
 // The features of the voxels from the values of their rows: the host loop of voxel_features
 // (voxel_features.cuh), with bit-identical results.
 //
@@ -220,8 +207,13 @@ SPIRA_API status voxel_features_host(const voxel_features_args<W> *args) {
     const word_layout layout = args->layout ? *args->layout : word_layout{};
     for (int64_t v = 0; v < voxel_set_count(args->set); ++v) {
         for (int c = 0; c < channels; ++c) {
+            const voxel_channel from = voxel_channel_make(*args, c);
+            const float value = voxel_feature_value(*args, args->kind, v, from.column);
+            const float mean = from.minus == voxel_append_mean
+                                   ? voxel_feature_value(*args, voxel_feature_mean, v, from.column)
+                                   : 0.0f;
             numeric_store(args->type, args->features, v * channels + c,
-                          voxel_features_value(*args, layout, v, c));
+                          voxel_channel_end(*args, layout, v, from, value, mean));
         }
     }
     return status_success();

@@ -56,18 +56,9 @@ struct voxel_features_grad_from {
 SPIRA_BOTH voxel_features_grad_from voxel_features_grad_from_of(const voxel_features_grad_args &a,
                                                                 int column) {
     const bool centre = a.append & voxel_append_centre, mean = a.append & voxel_append_mean;
-    voxel_features_grad_from from;
-    from.own = column < a.channels ? column : -1;
-    from.centre = column < 3 && centre ? a.channels + column : -1;
-    from.mean = column < 3 && mean ? a.channels + (centre ? 3 : 0) + column : -1;
-    return from;
+    return {column < a.channels ? column : -1, column < 3 && centre ? a.channels + column : -1,
+            column < 3 && mean ? a.channels + (centre ? 3 : 0) + column : -1};
 }
-
-// What the rows of a voxel get of one column.
-struct voxel_features_grad_column {
-    float feature; // the gradient of the feature
-    float mean;    // that of the mean of the rows, which is subtracted
-};
 
 // The largest of rows begin .. end - 1 of a voxel, as voxel_features takes it: a place in
 // rows.order.
@@ -84,20 +75,21 @@ SPIRA_BOTH int32_t voxel_features_grad_largest(const voxel_features_grad_args &a
     return winner;
 }
 
-// Writes what the rows of a voxel get of one column; the others stay zero.
+// Writes what the rows of a voxel get of one column; the others stay zero. feature: the gradient of
+// the feature; back: that of the mean of the rows, which is subtracted
 SPIRA_BOTH void voxel_features_grad_put(const voxel_features_grad_args &a, int64_t voxel,
-                                        int column, const voxel_features_grad_column &grad) {
+                                        int column, float feature, float back) {
     const int32_t begin = a.rows.begin[voxel];
     const int32_t rows = voxel_feature_rows(a.max_points, a.rows.begin[voxel + 1] - begin);
     const int32_t end = begin + rows;
     const bool mean = a.kind == voxel_feature_mean, minus = a.append & voxel_append_mean;
+    feature = mean ? float_divide(feature, (float)rows) : feature;
+    back = minus ? float_divide(back, (float)rows) : 0.0f;
     const int32_t winner =
         a.kind == voxel_feature_max ? voxel_features_grad_largest(a, begin, end, column) : begin;
-    const float share = mean ? float_divide(grad.feature, (float)rows) : 0.0f;
-    const float back = minus ? float_divide(grad.mean, (float)rows) : 0.0f;
     for (int32_t i = begin; i < end; ++i) {
         if (mean || minus || i == winner) {
-            const float own = mean ? share : i == winner ? grad.feature : 0.0f;
+            const float own = mean || i == winner ? feature : 0.0f;
             a.values_grad[(int64_t)a.rows.order[i] * voxel_features_grad_channels(a) + column] =
                 minus ? float_subtract(own, back) : own;
         }
@@ -122,7 +114,7 @@ SPIRA_API status voxel_features_grad_host(const voxel_features_grad_args *args) 
                 return channel < 0 ? 0.0f : numeric_load(args->type, args->features_grad, at);
             };
             const float mean = load(from.mean);
-            voxel_features_grad_put(*args, v, c, {load(from.own) + load(from.centre) + mean, mean});
+            voxel_features_grad_put(*args, v, c, load(from.own) + load(from.centre) + mean, mean);
         }
     }
     return status_success();

@@ -47,7 +47,7 @@ SPIRA_API status pool_global_workspace(const word_layout *layout, int channels, 
 template <typename A>
 SPIRA_API status pool_global_carve(const A *a, void *scratch, size_t scratch_bytes,
                                    pool_global_places *p) {
-    size_t needed;
+    size_t needed = 0;
     SPIRA_TRY(pool_global_workspace(a->layout, a->channels, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     workspace w = workspace_begin(scratch);

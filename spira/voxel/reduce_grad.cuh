@@ -23,7 +23,7 @@ SPIRA_KERNEL void __launch_bounds__(voxel_features_grad_threads)
         const float own = from.own < 0 ? 0.0f : element_to_float(grad[from.own]);
         const float centre = from.centre < 0 ? 0.0f : element_to_float(grad[from.centre]);
         const float mean = from.mean < 0 ? 0.0f : element_to_float(grad[from.mean]);
-        voxel_features_grad_put(a, v, c, {own + centre + mean, mean});
+        voxel_features_grad_put(a, v, c, own + centre + mean, mean);
     }
 }
 

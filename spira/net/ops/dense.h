@@ -39,7 +39,7 @@ SPIRA_API status net_op_shape(net_op_dense, net_plan *p, int i) {
     if (p->limits.batch < 1) {
         return net_fault("a dense output without a batch size (limits.batch)", i);
     }
-    size_t bytes;
+    size_t bytes = 0;
     const status fits = dense_bytes(grid, p->limits.batch, step->channels, step->type, &bytes);
     if (status_failed(fits)) {
         return net_fault(fits, i);
