@@ -1,7 +1,7 @@
 // examples/engine.cu: an engine that captures a network once, from raw rows to features, in a CUDA
-// graph, and replays it on a folder of scans, round after round. Prints percentiles of the latency
-// of each scan and of all scans. A scan that exceeds a capacity is reported by the status word, and
-// the engine goes on.
+// graph, and replays it on a folder of scans, round after round, or on each scan that standard
+// input names. Prints percentiles of the latency of each scan and of all scans, and where the
+// result is. A scan that cannot be read or exceeds a capacity is reported, and the engine goes on.
 //   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a examples/engine.cu -o engine
 // (for an H100 or H200; for other GPUs -arch with their own number, as in -arch=sm_80)
 //
@@ -9,20 +9,15 @@
 // chooses: that takes several times as long to compile.
 //
 // Exit codes: 0 every frame was good; 1 the engine could not run; 2 the arguments; 3 it ran, and
-// some frames exceeded a capacity.
+// some frames could not be read or exceeded a capacity.
 #if !defined(ENGINE_ANY_TYPE) && !defined(SIDE_FORMAT)
 #define SIDE_FORMAT spira::numeric_f16
 #endif
-#include "networks.h"
-#include "scan_input.h"
-#include "scan_range.h"
-#include "scan_side.h"
+#include "engine_frames.h"
+#include "scan_onnx.h"
 #include "scan_weights.h"
 
-#include <algorithm>
-#include <dirent.h>
-#include <string>
-#include <vector>
+#include <iostream>
 
 namespace engine {
 
@@ -36,21 +31,10 @@ struct choices {
     side::options common;
     int32_t voxels, points; // capacities; 0: those of the largest scan
     int rounds;
+    bool channels_last, fp32;        // of a dense map
+    bool stream;                     // scans are named by standard input, a line each
     std::vector<const char *> paths; // of scans and of folders
 };
-
-// A scan in host memory.
-struct frame {
-    std::string path;
-    int32_t count;
-    std::vector<float> rows; // [count, row_columns], and one row more
-    int64_t outside;         // points beyond the range of the network, which are left out
-};
-
-// Columns of a row: x, y, z, and the values of the network.
-static int row_columns(const networks::network *net) {
-    return 3 + net->input_channels;
-}
 
 enum mark { mark_began, mark_copied, mark_ran, mark_ended, marks };
 
@@ -77,53 +61,6 @@ struct state {
     size_t pinned_bytes;
 };
 
-// ---- scans --------------------------------------------------------------------------------------
-
-// Adds the scans of a folder, sorted by name. A path that is no folder is taken for a scan.
-static void paths_add(const char *path, std::vector<std::string> *paths) {
-    DIR *folder = opendir(path);
-    if (!folder) {
-        paths->push_back(path);
-        return;
-    }
-    size_t first = paths->size();
-    while (const dirent *entry = readdir(folder)) {
-        if (scan::scan_is_known(entry->d_name) && !scan::scan_is_text(entry->d_name)) {
-            paths->push_back(std::string(path) + "/" + entry->d_name);
-        }
-    }
-    closedir(folder);
-    std::sort(paths->begin() + (ptrdiff_t)first, paths->end());
-}
-
-// Reads a scan. A file without rows is a valid frame without points.
-static spira::status frame_read(const networks::network *net, const side::options *o, frame *f,
-                                scan::scan_reason *why) {
-    const bool raw = side::values_are_raw(o, net);
-    scan::scan_cloud cloud;
-    spira::status s = scan::scan_read(f->path.c_str(), &o->file, &cloud, why);
-    if (spira::status_failed(s) && s.code != spira::status_file_empty) {
-        return s;
-    }
-    s = side::range_cut(net, &cloud, &f->outside);
-    if (spira::status_failed(s)) {
-        scan::scan_free(&cloud);
-        return s;
-    }
-    f->count = (int32_t)cloud.rows;
-    f->rows.resize((size_t)((cloud.rows + 1) * row_columns(net)));
-    for (int64_t i = 0; i < cloud.rows; ++i) {
-        float *row = f->rows.data() + i * row_columns(net);
-        scan::scan_row_place(&cloud, i, net->voxel[0], row);
-        scan::scan_row_inputs(&cloud, i, net->voxel[0], raw, net->input_channels, row + 3);
-        if (net->exchange_xy) { // the values keep their order
-            std::swap(row[0], row[1]);
-        }
-    }
-    scan::scan_free(&cloud);
-    return spira::status_success();
-}
-
 // ---- what the scans ask for ---------------------------------------------------------------------
 
 static void input_of(const side::job *job, const frame *f, spira::voxel_input *in) {
@@ -134,35 +71,43 @@ static void input_of(const side::job *job, const frame *f, spira::voxel_input *i
     in->columns = row_columns(net);
     networks::network_voxels(net, in);
     in->duplicates = spira::duplicates_merge;
+    in->drop_not_finite = true;
 }
 
-// A layout for the network and all scans together.
-static spira::status layout_fit(const std::vector<frame> &frames, side::job *job) {
-    float lo[3] = {0, 0, 0}, hi[3] = {0, 0, 0};
+// The bounds of all scans, along the axes of the network; without scans: its range.
+static void bounds_find(const networks::network *net, const std::vector<frame> &frames, float lo[3],
+                        float hi[3]) {
     bool first = true;
+    for (int a = 0; a < 3; ++a) {
+        const int axis = net->exchange_xy && a < 2 ? 1 - a : a;
+        lo[a] = frames.empty() ? net->lo[axis] : 0;
+        hi[a] = frames.empty() ? net->hi[axis] : 0;
+    }
     for (const frame &f : frames) {
         scan::scan_cloud cloud = {};
         cloud.rows = f.count;
-        cloud.columns = row_columns(job->net);
+        cloud.columns = row_columns(net);
         cloud.points = (float *)f.rows.data();
         float low[3], high[3];
-        if (f.count < 1) {
-            continue;
+        if (f.count < 1 || spira::status_failed(scan::scan_bounds_points(&cloud, low, high))) {
+            continue; // an axis without a finite value: all rows are dropped
         }
-        const spira::status s = scan::scan_bounds_points(&cloud, low, high);
-        if (s.code == spira::status_not_finite) {
-            continue; // reported when the scan runs
-        }
-        SPIRA_TRY(s);
         for (int a = 0; a < 3; ++a) {
             lo[a] = first ? low[a] : std::min(lo[a], low[a]);
             hi[a] = first ? high[a] : std::max(hi[a], high[a]);
         }
         first = false;
     }
+}
+
+// A layout for the network and all scans together.
+static spira::status layout_fit(const std::vector<frame> &frames, side::job *job) {
+    float lo[3], hi[3];
+    const frame none = {};
     spira::word_need need = {};
     spira::voxel_input in;
-    input_of(job, &frames[0], &in);
+    bounds_find(job->net, frames, lo, hi);
+    input_of(job, frames.empty() ? &none : &frames[0], &in);
     SPIRA_TRY(spira::voxel_bounds(lo, hi, in.size, in.origin, &need));
     SPIRA_TRY(spira::net_need(job->net->layers, job->net->count, &job->net->grid, &need));
     need.batches = 1;
@@ -170,7 +115,6 @@ static spira::status layout_fit(const std::vector<frame> &frames, side::job *job
 }
 
 // Finds the capacities that the sets of the network need: the most voxels of any scan, set by set.
-// Rows with NaN or infinity are reported when their scan runs.
 template <typename W>
 static spira::status sets_measure(const std::vector<frame> &frames, side::job *job,
                                   int32_t most[spira::net_sets_max]) {
@@ -213,8 +157,11 @@ static spira::status limits_choose(const choices *c, const std::vector<frame> &f
     for (int i = 1; i < spira::net_sets_max; ++i) { // sets that dilate may have more than the input
         most[i] = (int32_t)std::min((double)INT32_MAX, ceil(most[i] * more));
     }
-    spira::net_capacities(job->plan, most, job->net->layers);
-    input_of(job, &frames[0], &job->input);
+    const frame none = {};
+    if (!frames.empty()) { // else the plan has no more to go by than the finest set
+        spira::net_capacities(job->plan, most, job->net->layers);
+    }
+    input_of(job, frames.empty() ? &none : &frames[0], &job->input);
     job->input.count = &job->input.rows;
     job->input.rows = c->points ? c->points : points;
     return spira::status_success();
@@ -319,6 +266,47 @@ static spira::status rounds_run(state<W> *e, const std::vector<frame> &frames, i
     return spira::status_success();
 }
 
+// Reports a frame of a stream that was not good. Returns 1 for it, else 0.
+static int64_t outcome_report(const std::string &path, const outcome *o) {
+    char text[256];
+    const spira::status s = spira::device_status_read(&o->trouble);
+    if (spira::status_failed(s)) {
+        fprintf(stderr, "cut off: %s: %s\n", path.c_str(),
+                spira::status_text(s, text, sizeof text));
+    }
+    return spira::status_failed(s);
+}
+
+// Runs each scan that standard input names, while the GPU works on the one before it. *bad: frames
+// that could not be read or were cut off.
+template <typename W>
+static spira::status stream_run(const choices *c, state<W> *e, std::vector<outcome> *outcomes,
+                                int64_t *bad) {
+    std::string path[2]; // of the frames in flight
+    size_t sent = 0;
+    outcome o;
+    for (frame f = {}; std::getline(std::cin, f.path);) {
+        if (f.path.empty() || !frame_take(e->job.net, &c->common, &f)) {
+            *bad += !f.path.empty();
+            continue;
+        }
+        slot *s = &e->slots[sent % 2];
+        if (sent >= 2) {
+            SPIRA_TRY(frame_collect(s, &o));
+            outcomes->push_back(o);
+            *bad += outcome_report(path[sent % 2], &o);
+        }
+        SPIRA_TRY(frame_submit(e, s, &f));
+        path[sent++ % 2] = f.path;
+    }
+    for (size_t i = sent < 2 ? 0 : sent - 2; i < sent; ++i) {
+        SPIRA_TRY(frame_collect(&e->slots[i % 2], &o));
+        outcomes->push_back(o);
+        *bad += outcome_report(path[i % 2], &o);
+    }
+    return spira::status_success();
+}
+
 // ---- what is printed ----------------------------------------------------------------------------
 
 // The smallest value that at least `percent` of the values do not exceed. sorted: one or more.
@@ -366,6 +354,10 @@ static int64_t print_scans(const std::vector<frame> &frames, const std::vector<o
         if (frames[i].outside) {
             printf("    %lld points are out of range\n", (long long)frames[i].outside);
         }
+        const int64_t lost = frames[i].no_return + outcomes[i].trouble.dropped_not_finite;
+        if (lost) {
+            printf("    %lld rows have no return\n", (long long)lost);
+        }
         spira::status first = spira::status_success();
         for (size_t k = i; k < outcomes.size(); k += frames.size()) {
             spira::status s = spira::device_status_read(&outcomes[k].trouble);
@@ -381,6 +373,14 @@ static int64_t print_scans(const std::vector<frame> &frames, const std::vector<o
     return bad;
 }
 
+// The percentiles of a stream.
+static void print_stream(const std::vector<outcome> &outcomes) {
+    printf("milliseconds of the graph, and with the copies in and out: p50, p90, p99, maximum\n");
+    if (!outcomes.empty()) {
+        print_line("all", "", "", outcomes, 0, 1);
+    }
+}
+
 // What a detection head reads: a tensor, or the rows of a set, at an address that never changes.
 template <typename W>
 static void print_output(const state<W> *e) {
@@ -388,9 +388,12 @@ static void print_output(const state<W> *e) {
     const int last = e->job.plan->layer_count - 1;
     const spira::net_result<W> r = spira::net_output(e->job.plan, last, &run);
     const char *type = spira::numeric_name(r.type);
-    if (r.batch) {
-        printf("output: %s [%d, %d, %d, %d] at %p\n", type, r.batch, r.channels, r.height, r.width,
-               r.features);
+    if (r.batch && e->job.net->layers[last].order == spira::dense_channels_last) {
+        printf("output: %s [%d, %d, %d, %d] (NHWC) at %p\n", type, r.batch, r.height, r.width,
+               r.channels, r.features);
+    } else if (r.batch) {
+        printf("output: %s [%d, %d, %d, %d] (NCHW) at %p\n", type, r.batch, r.channels, r.height,
+               r.width, r.features);
     } else {
         printf("output: %s [voxels, %d] at %p, for at most %d voxels\n", type, r.channels,
                r.features, r.set.capacity);
@@ -423,21 +426,30 @@ static spira::status run_state(const choices *c, const std::vector<frame> &frame
            c->common.net, spira::numeric_name(c->common.type), e->d.input.rows, limits.voxels,
            side::voxel_text(e->job.net, text, sizeof text), e->job.layout.bits);
     print_output(e);
-    SPIRA_TRY(rounds_run(e, frames, warm_rounds, &outcomes));
-    double start = side::now_ms();
-    SPIRA_TRY(rounds_run(e, frames, c->rounds, &outcomes));
-    double seconds = (side::now_ms() - start) * 1e-3;
-    *bad = print_scans(frames, outcomes);
+    const double start = side::now_ms();
+    double seconds;
+    if (c->stream) {
+        SPIRA_TRY(stream_run(c, e, &outcomes, bad));
+        seconds = (side::now_ms() - start) * 1e-3;
+        print_stream(outcomes);
+    } else {
+        SPIRA_TRY(rounds_run(e, frames, warm_rounds, &outcomes));
+        const double warm = side::now_ms();
+        SPIRA_TRY(rounds_run(e, frames, c->rounds, &outcomes));
+        seconds = (side::now_ms() - warm) * 1e-3;
+        *bad += print_scans(frames, outcomes);
+    }
     printf("%zu frames in %.3f s: %.1f frames per second\n", outcomes.size(), seconds,
            (double)outcomes.size() / seconds);
     print_memory(e);
     return spira::status_success();
 }
 
+// bad: scans that could not be read.
 template <typename W>
-static int run(const choices *c, const std::vector<frame> &frames, const side::job *job) {
+static int run(const choices *c, const std::vector<frame> &frames, const side::job *job,
+               int64_t bad) {
     state<W> *e = (state<W> *)calloc(1, sizeof *e);
-    int64_t bad = 0;
     e->job = *job;
     spira::status s = run_state(c, frames, e, &bad);
     state_free(e);
@@ -446,38 +458,65 @@ static int run(const choices *c, const std::vector<frame> &frames, const side::j
         return side::fail("running the engine", job->net, s);
     }
     if (bad) {
-        printf("%lld frames exceeded a capacity\n", (long long)bad);
+        printf("%lld frames could not be read or exceeded a capacity\n", (long long)bad);
     }
     return bad ? 3 : 0;
 }
 
-// Runs the scans; `net` and `plan` are there to be filled.
-static int run_scans(const choices *c, networks::network *net, spira::net_plan *plan) {
-    int code = side::range_choose(&c->common, net);
-    if (code) {
-        return code;
+// The network and its parameters, in new memory: those of --onnx or of the tables. The network's
+// dense map becomes as the options say. Returns 0 or the exit code.
+static int network_choose(choices *c, onnx::model *model, networks::network *net,
+                          spira::net_plan *plan, float **params) {
+    int code;
+    if (c->common.onnx) {
+        code = side::onnx_network(&c->common, model, net);
+        code = code ? code : side::onnx_params(&c->common, model, net, plan, params);
+        c->common.net = c->common.onnx;
+    } else if (networks::network_make(c->common.net, &c->common.sizes, net)) {
+        code = side::range_choose(&c->common, net);
+        code = code ? code : weights::params_new(&c->common, net, plan, params);
+    } else {
+        fprintf(stderr, "--net %s: no such network, or --classes for one without\n", c->common.net);
+        return 2;
     }
+    spira::net_layer *last = &net->layers[net->count ? net->count - 1 : 0];
+    if (!code && last->op != spira::net_dense && (c->channels_last || c->fp32)) {
+        fprintf(stderr, "--layout, --map: %s makes no dense map\n", c->common.net);
+        return 2;
+    }
+    if (last->op == spira::net_dense) {
+        last->order = c->channels_last ? spira::dense_channels_last : spira::dense_channels_first;
+        last->format = c->fp32 ? spira::net_format_f32 : spira::net_format_same;
+    }
+    return code;
+}
+
+// The scans, unless standard input names them. Returns 0 or the exit code.
+static int scans_read(const choices *c, const networks::network *net, std::vector<frame> *frames,
+                      int64_t *bad) {
     std::vector<std::string> paths;
     for (const char *path : c->paths) {
         paths_add(path, &paths);
     }
-    std::vector<frame> frames(paths.size());
-    scan::scan_reason why;
-    for (size_t i = 0; i < paths.size(); ++i) {
-        frames[i].path = paths[i];
-        spira::status s = frame_read(net, &c->common, &frames[i], &why);
-        if (spira::status_failed(s)) {
-            return side::fail_file(&why, net, s);
-        }
+    *frames = frames_take(net, &c->common, paths, bad);
+    if (c->stream && !networks::network_ranged(net)) {
+        fprintf(stderr, "-: %s takes points of any place: give the scans as arguments\n",
+                c->common.net);
+        return 2;
     }
-    if (frames.empty()) {
-        fprintf(stderr, "no scan in the folders\n");
-        return 1;
+    if (frames->empty() && !c->stream) {
+        fprintf(stderr, paths.empty() ? "no scan in the folders\n" : "no scan could be read\n");
     }
-    float *params = nullptr;
-    code = weights::params_new(&c->common, net, plan, &params);
+    return frames->empty() && !c->stream;
+}
+
+// Runs the scans by the network.
+static int run_scans(const choices *c, networks::network *net, spira::net_plan *plan,
+                     const float *params) {
+    std::vector<frame> frames;
+    int64_t bad = 0;
+    int code = scans_read(c, net, &frames, &bad);
     if (code) {
-        free(params);
         return code;
     }
     side::job job = {};
@@ -489,11 +528,10 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
     code = spira::status_failed(s) ? side::fail("fitting the coordinate word", net, s)
                                    : weights::records_new(&c->common, &job);
     if (!code) {
-        code =
-            job.layout.bits == 32 ? run<uint32_t>(c, frames, &job) : run<uint64_t>(c, frames, &job);
+        code = job.layout.bits == 32 ? run<uint32_t>(c, frames, &job, bad)
+                                     : run<uint64_t>(c, frames, &job, bad);
     }
     free(job.records);
-    free(params);
     return code;
 }
 
@@ -503,8 +541,12 @@ static int usage(FILE *to) {
             "              [--range X0,Y0,Z0,X1,Y1,Z1] [--columns N] [--indices xyz|bxyz|bzyx]\n"
             "              [--type fp16|bf16|tf32|fp32] [--seed N] [--weights FILE]\n"
             "              [--save-weights FILE] [--records FILE] [--voxels N] [--points N]\n"
-            "              [--rounds N] PATH...\n"
-            "PATH: scans (.bin, .pcd.bin, .xyz32, .vox32, .npy), or folders of them\n"
+            "              [--onnx FILE] [--layout nchw|nhwc] [--map fp16|fp32]\n"
+            "              [--rounds N] PATH... | -\n"
+            "PATH: scans (.bin, .pcd, .ply, .npy ...: make run), or folders of them\n"
+            "-:    standard input names a scan in each line; with --voxels and --points\n"
+            "--onnx: a network of libspconv's or Autoware's dialect, with its weights\n"
+            "--layout, --map: of the dense map that a detector makes\n"
             "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
             "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1\n"
             "--channels: values of a voxel; --classes: of SpUNet-v1m1\n"
@@ -523,13 +565,49 @@ static bool count_take(const char *value, long most, int32_t *count) {
     return *value && !*end && n >= 1 && n <= most;
 }
 
+// An option that is no count.
+static bool option_take(choices *c, const char *name, const char *value) {
+    const bool layout = !strcmp(name, "--layout"), map = !strcmp(name, "--map");
+    if (!strcmp(name, "--onnx")) {
+        c->common.onnx = value;
+        return true;
+    }
+    if (!layout && !map) {
+        return side::option_take(&c->common, name, value);
+    }
+    bool *second = layout ? &c->channels_last : &c->fp32;
+    *second = !strcmp(value, layout ? "nhwc" : "fp32");
+    if (!*second && strcmp(value, layout ? "nchw" : "fp16")) {
+        fprintf(stderr, "%s does not take %s\n", name, value);
+        return false;
+    }
+    return true;
+}
+
+static bool parse_check(const choices *c) {
+    const char *wrong = c->common.onnx && (c->common.weights || c->common.save_weights)
+                            ? "--onnx has its own weights: without --weights and --save-weights"
+                        : c->stream && !c->paths.empty() ? "-: without scans among the arguments"
+                        : c->stream && !(c->voxels && c->points) ? "-: give --voxels and --points"
+                        : !c->stream && c->paths.empty()         ? "no scan: give files or folders"
+                                                                 : nullptr;
+    if (wrong) {
+        fprintf(stderr, "%s\n", wrong);
+    }
+    return !wrong;
+}
+
 static bool parse(int argc, char **argv, choices *c) {
     const long most = INT32_MAX / 2;
+    *c = {};
     c->common = side::options_standard();
-    c->voxels = c->points = 0;
     c->rounds = 100;
     for (int i = 1; i < argc; ++i) {
         const char *name = argv[i];
+        if (!strcmp(name, "-")) {
+            c->stream = true;
+            continue;
+        }
         if (strncmp(name, "--", 2)) {
             c->paths.push_back(name);
             continue;
@@ -544,14 +622,11 @@ static bool parse(int argc, char **argv, choices *c) {
             fprintf(stderr, "%s does not take %s: 1 to %ld\n", name, value, limit);
             return false;
         }
-        if (!value || (!count && !side::option_take(&c->common, name, value))) {
+        if (!value || (!count && !option_take(c, name, value))) {
             return false;
         }
     }
-    if (c->paths.empty()) {
-        fprintf(stderr, "no scan: give files or folders\n");
-    }
-    return !c->paths.empty();
+    return parse_check(c);
 }
 
 } // namespace engine
@@ -566,14 +641,12 @@ int main(int argc, char **argv) {
     }
     networks::network *net = (networks::network *)calloc(1, sizeof *net);
     spira::net_plan *plan = (spira::net_plan *)calloc(1, sizeof *plan);
-    const bool found = networks::network_make(c.common.net, &c.common.sizes, net);
-    int code = 2;
-    if (found) {
-        code = engine::run_scans(&c, net, plan);
-    } else {
-        fprintf(stderr, "--net %s: no such network, or --classes for one without\n", c.common.net);
-        engine::usage(stderr);
-    }
+    onnx::model *model = new onnx::model; // the layers of --onnx live in it
+    float *params = nullptr;
+    int code = engine::network_choose(&c, model, net, plan, &params);
+    code = code ? code : engine::run_scans(&c, net, plan, params);
+    free(params);
+    delete model;
     free(plan);
     free(net);
     return code;

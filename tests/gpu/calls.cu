@@ -14,6 +14,8 @@
 #include "../../examples/engine.cu"
 #undef main
 
+#include "../support/onnx_writer.h"
+
 using namespace spira;
 using engine::frame;
 using engine::outcome;
@@ -355,6 +357,11 @@ TEST(engine_refuses_arguments) {
         {"build/tmp/scans", "--what", "1"},
         {"build/tmp/scans", "--voxel", "-1"},
         {"build/tmp/scans", "--range", "0,0,0,1,1"},
+        {"build/tmp/scans", "--layout", "nchw32"},
+        {"build/tmp/scans", "--map", "bf16"},
+        {"build/tmp/scans", "--onnx", "a.onnx", "--weights", "b.blob"},
+        {"build/tmp/scans", "-"},
+        {"-", "--points", "10"}, // and --voxels
     };
     for (const std::vector<const char *> &arguments : wrong) {
         CHECK_EQUAL(program(arguments, &said), 2);
@@ -369,10 +376,10 @@ TEST(engine_refuses_files) {
     CHECK(says(said, "no scan in the folders"));
     for (const char *path : {"build/tmp/missing.bin", "build/tmp/short.bin", "build/tmp/missing",
                              "build/tmp/scans/notes.txt"}) {
-        CHECK_EQUAL(program({"build/tmp/scans", "--columns", "4", path}, &said), 1);
-        CHECK(says(said, path));
+        CHECK_EQUAL(program({"--columns", "4", path}, &said), 1);
+        CHECK(says(said, path) && says(said, "no scan could be read"));
     }
-    CHECK_EQUAL(program({"build/tmp/scans"}, &said), 1);
+    CHECK_EQUAL(program({"build/tmp/scans/a.bin"}, &said), 1);
     CHECK(says(said, "a.bin") && says(said, "--columns"));
     CHECK_EQUAL(program({"build/tmp/scans", "--columns", "4", "--voxel", "1e-9"}, &said), 1);
     CHECK(says(said, "coordinate word"));
@@ -528,6 +535,52 @@ DEVICE_TEST(engine_program_ends_as_it_says) {
     CHECK(says(said, "a capacity was exceeded; needed: 3000"));
     CHECK_EQUAL(run({"--voxels", "5000", "--points", "9000", "--type", "fp16"}), 0);
     CHECK(says(said, "for 9000 points and 5000 voxels"));
+}
+
+// Scans that cannot be read or exceed a capacity are named, and the others run.
+DEVICE_TEST(engine_goes_on_behind_bad_frames) {
+    std::string said;
+    folder_make();
+    CHECK_EQUAL(program({"--columns", "4", "--rounds", "3", "build/tmp/missing.bin",
+                         "build/tmp/scans", "build/tmp/short.bin"},
+                        &said),
+                3);
+    for (const char *what : {"left out: build/tmp/missing.bin: ", "left out: build/tmp/short.bin: ",
+                             "12 frames in", "2 frames could not be read"}) {
+        CHECK(says(said, what));
+    }
+}
+
+// A network of an .onnx file, its map as a head wants it; scans that standard input names.
+DEVICE_TEST(engine_runs_an_onnx_file_on_a_stream) {
+    std::string said;
+    std::vector<float> rows;
+    for (int32_t i = 0; i < 500; ++i) {
+        const float at = (float)(i % 50) * 0.1f - 2.5f;
+        rows.insert(rows.end(), {at, 0.2f, i == 7 ? NAN : 0.1f, 0.5f, 0.0f});
+    }
+    CHECK_OK(scan::scan_write_floats("build/tmp/five.bin", rows.data(), 500, 5));
+    CHECK_OK(scan::scan_write_bytes("build/tmp/short.bin", "cut", 3));
+    onnx_writer::write_file(onnx_writer::model_of(onnx_writer::small_graph(true)));
+    std::vector<const char *> arguments = {"--onnx",    onnx_writer::temporary,
+                                           "--range",   "-3.2,-3.2,-0.8,3.2,3.2,0.8",
+                                           "--voxel",   "0.1,0.1,0.2",
+                                           "--columns", "5",
+                                           "--layout",  "nhwc",
+                                           "--map",     "fp32"};
+    std::vector<const char *> one = arguments, names = arguments;
+    one.insert(one.end(), {"--rounds", "2", "build/tmp/five.bin"});
+    CHECK_EQUAL(program(one, &said), 0);
+    CHECK(says(said, "fp32 [1, 32, 32, 160] (NHWC) at 0x"));
+    CHECK(says(said, "1 rows have no return"));
+    const char *list = "build/tmp/five.bin\nbuild/tmp/short.bin\nbuild/tmp/five.bin\n\n"
+                       "build/tmp/five.bin\n";
+    CHECK_OK(scan::scan_write_bytes("build/tmp/names", list, (int64_t)strlen(list)));
+    CHECK(freopen("build/tmp/names", "r", stdin));
+    names.insert(names.end(), {"-", "--points", "600", "--voxels", "500"});
+    CHECK_EQUAL(program(names, &said), 3);
+    CHECK(says(said, "3 frames in") && says(said, "left out: build/tmp/short.bin"));
+    CHECK(says(said, "1 frames could not be read"));
 }
 
 TEST_MAIN

@@ -199,6 +199,29 @@ static const char *const temporary = "build/tmp/model.onnx";
     return spira::net_plan_sets(m->net.layers, m->net.count, &limits, false, plan);
 }
 
+// A convolution of libspconv's dialect in a grid of 64 x 64 x 9 (x, y, z), and its weight.
+[[maybe_unused]] static bytes small_conv(const bytes &in, const bytes &out, int64_t cin,
+                                         int64_t cout, bool down) {
+    uint32_t state = (uint32_t)(cin * 100 + cout);
+    const bytes name = "w" + out;
+    const std::vector<float> weights = random_values((size_t)(27 * cin * cout), &state);
+    const int64_t s = down ? 2 : 1;
+    return field_bytes(5, tensor(name, {cout, 3, 3, 3, cin}, 10, halves(weights))) +
+           node("SparseConvolution", {in, name}, out,
+                attribute_ints("input_spatial_shape", {9, 64, 64}, false) +
+                    attribute_ints("kernel_size", {3, 3, 3}, false) +
+                    attribute_ints("stride", {s, s, s}, false) +
+                    attribute_ints("padding", {1, 1, 1}, false) + attribute_int("subm", !down));
+}
+
+// A network of 5 values a voxel, with a map [160, 32, 32] in the end, or else with a node that is
+// not known.
+[[maybe_unused]] static bytes small_graph(bool dense) {
+    return field_bytes(11, field_bytes(1, "0")) + small_conv("0", "1", 5, 16, false) +
+           small_conv("1", "2", 16, 32, true) +
+           (dense ? node("ScatterDense", {"2"}, "3") : node("Softmax", {"2"}, "3"));
+}
+
 // Damages files in many ways: each is read or refused, and what is read fits its plan. Run it
 // under the address sanitizer.
 [[maybe_unused]] static void onnx_damage(const std::vector<bytes> &wholes) {

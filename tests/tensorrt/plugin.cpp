@@ -71,27 +71,10 @@ enum { values = 5, channels = 160, height = 32, width = 32, cells = height * wid
 const int32_t extent[3] = {64, 64, 8}; // of the points: x, y, z
 const float range[6] = {-3.2f, -3.2f, -0.8f, 3.2f, 3.2f, 0.8f}, voxel[3] = {0.1f, 0.1f, 0.2f};
 
-bytes conv_text(const bytes &in, const bytes &out, int64_t cin, int64_t cout, bool down) {
-    uint32_t state = (uint32_t)(cin * 100 + cout);
-    const bytes name = "w" + out;
-    const bytes weight = tensor(name, {cout, 3, 3, 3, cin}, 10,
-                                halves(random_values((size_t)(27 * cin * cout), &state)));
-    const int64_t s = down ? 2 : 1;
-    return field_bytes(5, weight) +
-           node("SparseConvolution", {in, name}, out,
-                attribute_ints("input_spatial_shape", {9, 64, 64}, false) +
-                    attribute_ints("kernel_size", {3, 3, 3}, false) +
-                    attribute_ints("stride", {s, s, s}, false) +
-                    attribute_ints("padding", {1, 1, 1}, false) + attribute_int("subm", !down));
-}
-
 // A model of libspconv's dialect, in build/tmp. dense: with a map in the end, else with a node that
 // is not known. Returns its path.
 const char *model_file(bool dense) {
-    bytes graph = field_bytes(11, field_bytes(1, "0")) + conv_text("0", "1", values, 16, false) +
-                  conv_text("1", "2", 16, 32, true);
-    graph += dense ? node("ScatterDense", {"2"}, "3") : node("Softmax", {"2"}, "3");
-    write_file(model_of(graph));
+    write_file(model_of(small_graph(dense)));
     const char *name = dense ? "build/tmp/map.onnx" : "build/tmp/set.onnx";
     rename(temporary, name);
     return name;
