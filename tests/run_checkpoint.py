@@ -98,7 +98,7 @@ def check_network():
     """Converts through each engine's order and each kind of file: the bytes must be the same."""
     random = np.random.default_rng(1)
     write("points.xyz32", (random.random((400, 3)) * 20).astype("<f4").tobytes())
-    made = scan("--save-weights", "made.blob", "--picture", "made.png")
+    made = scan("--save-weights", "made.blob", "--save-labels", "made.npy")
     check(made.returncode == 0 and "weights: random (seed 1)" in made.stdout,
           f"saving weights: {made.stdout}")
     blob, want = checkpoint.read_blob(path("made.blob")), read("made.blob")
@@ -117,14 +117,14 @@ def check_network():
 
 def check_example(want):
     """Loads converted files, good and bad ones, into the scan example."""
-    done = scan("--weights", "spconv.blob", "--save-weights", "again.blob", "--picture",
-                "again.png")
+    done = scan("--weights", "spconv.blob", "--save-weights", "again.blob", "--save-labels",
+                "again.npy")
     check(done.returncode == 0 and "0 entries of no layer" in done.stdout, done.stdout)
     check(read("again.blob") == want, "read and saved again: other bytes")
-    check(read("again.png") == read("made.png"), "another picture than with the same weights")
-    other = scan("--seed", "2", "--picture", "other.png")
-    check(other.returncode == 0 and read("other.png") != read("made.png"),
-          "other weights, the same picture")
+    check(read("again.npy") == read("made.npy"), "other labels than with the same weights")
+    other = scan("--seed", "2", "--save-labels", "other.npy")
+    check(other.returncode == 0 and read("other.npy") != read("made.npy"),
+          "other weights, the same labels")
     done = scan("--save-weights", "again.blob")
     check(done.returncode == 1 and "File exists" in done.stdout, done.stdout)
     check(read("again.blob") == want, "a file was overwritten")
