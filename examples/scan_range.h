@@ -32,8 +32,8 @@ static inline int range_choose_ranged(const options *o, networks::network *net) 
     spira::status s = networks::network_range(net, lo, hi, voxel);
     if (spira::status_failed(s)) {
         const int axis = (int)s.detail;
-        fprintf(stderr, "range: %g to %g m along %c has no voxel of %g m, or more than 2^30\n",
-                (double)lo[axis], (double)hi[axis], "xyz"[axis], (double)voxel[axis]);
+        fprintf(stderr, "range: %g to %g m along %c, voxels of %g m: %s\n", (double)lo[axis],
+                (double)hi[axis], "xyz"[axis], (double)voxel[axis], s.subject);
         return 2;
     }
     s = range_check(net);

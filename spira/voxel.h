@@ -184,7 +184,7 @@ SPIRA_API status voxel_range(const float lo[3], const float hi[3], const float s
         SPIRA_TRY(voxel_step_check(size[a], fmaxf(fabsf(lo[a]), fabsf(hi[a])), a));
         const double voxels = floor(((double)hi[a] - (double)lo[a]) / (double)size[a] + 0.5);
         SPIRA_REQUIRE(voxels >= 1 && voxels <= (double)voxel_index_max, status_grid,
-                      "range (without a voxel, or with too many)", a);
+                      "range (has no voxel, or more than 2^30)", a);
         *triple_at(&extent, a) = (int)voxels;
     }
     std::copy(size, size + 3, in->size);

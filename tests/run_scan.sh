@@ -65,7 +65,11 @@ says '--range: MinkUNet42 has none'
 run 2 --net MinkUNet42 --voxel 0.05,0.05,0.1
 says '--voxel: MinkUNet42 has cubic voxels'
 run 2 --net VoxelBackBone8x --range 0,40,-3,70.4,-40,1
-says 'range: 40 to -40 m along y has no voxel of 0.075 m'
+says 'range: 40 to -40 m along y, voxels of 0.075 m: range (has no voxel'
+run 2 --net VoxelBackBone8x --range 500000,5400000,0,500070,5400080,4 --voxel 0.1
+says 'along y, voxels of 0.1 m: size (below the step of float there'
+run 2 --type fp16
+says '--type fp16: this program computes in fp32 alone'
 run 2 --net VoxelBackBone8x --range 0,-40,0,70.4,40,0.4
 says 'an extent of 939 x 1067 x 3, which VoxelBackBone8x cannot have' 'layer conv4.0.0:'
 run 2 --net VoxelNeXt --range 0,0,0,5e4,5e4,5e4 --voxel 0.01
