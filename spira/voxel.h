@@ -134,20 +134,14 @@ SPIRA_API status voxel_input_check(const voxel_input *in) {
     SPIRA_REQUIRE(in, status_null_pointer, "input", 0);
     SPIRA_REQUIRE(!in->points || !in->coords, status_unsupported,
                   "input (points and coords are both given)", 0);
-    if (in->coords) {
-        SPIRA_TRY(pointer_check(in->coords, alignof(int32_t), "input.coords"));
-    } else {
-        SPIRA_TRY(pointer_check(in->points, alignof(float), "input.points"));
-    }
-    if (in->batch) {
-        SPIRA_TRY(pointer_check(in->batch, alignof(int32_t), "input.batch"));
-    }
+    SPIRA_TRY(in->coords ? pointer_check(in->coords, alignof(int32_t), "input.coords")
+                         : pointer_check(in->points, alignof(float), "input.points"));
     SPIRA_TRY(pointer_check(in->count, alignof(int32_t), "input.count"));
+    SPIRA_TRY(in->batch ? pointer_check(in->batch, alignof(int32_t), "input.batch")
+                        : status_success());
     SPIRA_TRY(capacity_check(in->rows, "input.rows"));
     SPIRA_TRY(size_check(in->columns, 3, INT64_MAX, "input.columns"));
-    if (in->points) {
-        SPIRA_TRY(voxel_grid_check(in->size, in->origin));
-    }
+    SPIRA_TRY(in->points ? voxel_grid_check(in->size, in->origin) : status_success());
     const triple e = in->extent;
     const bool none = triple_equal(e, triple_make(0, 0, 0));
     SPIRA_REQUIRE(none || (e.x >= 1 && e.y >= 1 && e.z >= 1), status_bad_size,
