@@ -291,63 +291,6 @@ TEST(voxel_bounds_refuses) {
     CHECK_STATUS(word_fit(&need, &l), status_bits);
 }
 
-// ---- features -----------------------------------------------------------------------------------
-
-TEST(voxel_features_mean_and_first) {
-    random_state r = random_make(5);
-    const int32_t rows = 500;
-    const int columns = 5;
-    float values[rows * columns];
-    for (float &v : values) {
-        v = random_float(&r);
-    }
-    voxel_case c = voxel_case_random<uint32_t>(&r, {false, false, 1, 0}, rows, rows);
-    for (int32_t capacity : {rows, 60}) { // also with voxels that do not fit
-        c.capacity = capacity;
-        const voxels<uint32_t> v = voxels_on_host<uint32_t>(&c);
-        const int32_t count = *v.set.count;
-        for (numeric type : {numeric_f32, numeric_f16, numeric_bf16}) {
-            for (int channels : {1, 3, 5}) {
-                for (voxel_feature kind : {voxel_feature_mean, voxel_feature_first}) {
-                    char *features =
-                        guarded_new<char>((int64_t)count * channels * numeric_size(type));
-                    voxel_features_args<uint32_t> args = {};
-                    args.kind = kind;
-                    args.values = values;
-                    args.columns = columns;
-                    args.channels = channels;
-                    args.rows = v.rows;
-                    args.set = v.set;
-                    args.type = type;
-                    args.features = features;
-                    REQUIRE_OK(voxel_features_host(&args));
-                    std::vector<double> sum((size_t)(count * channels));
-                    std::vector<int> taken((size_t)count);
-                    for (int32_t row = 0; row < rows; ++row) {
-                        int32_t at = v.rows.voxel[row];
-                        if (at < 0 || (kind == voxel_feature_first && taken[(size_t)at])) {
-                            continue;
-                        }
-                        ++taken[(size_t)at];
-                        for (int k = 0; k < channels; ++k) {
-                            sum[(size_t)(at * channels + k)] += (double)values[row * columns + k];
-                        }
-                    }
-                    for (int32_t i = 0; i < count * channels; ++i) {
-                        double mean = sum[(size_t)i] / taken[(size_t)(i / channels)];
-                        double got = (double)numeric_load(type, features, i);
-                        double bound = numeric_epsilon(type) * fabs(mean) + 2e-6;
-                        if (kind == voxel_feature_first) {
-                            CHECK_EQUAL(got, (double)numeric_stored(type, (float)mean));
-                        }
-                        CHECK(fabs(got - mean) <= bound);
-                    }
-                }
-            }
-        }
-    }
-}
-
 // ---- the real scan ------------------------------------------------------------------------------
 
 TEST(voxelize_kitti) {

@@ -301,8 +301,8 @@ void check_features(uint64_t seed, numeric type) {
     const voxels<W> v = voxels_on_host<W>(&s);
     const int32_t count = *v.set.count;
     voxel_features_args<W> args = {};
-    args.channels = random_int(&r, 3, 16);
-    args.columns = args.channels + random_int(&r, 0, 2);
+    args.channels = random_int(&r, 1, 16);
+    args.columns = std::max(args.channels, 3) + random_int(&r, 0, 2);
     float *values = guarded_new<float>((int64_t)rows * args.columns);
     for (int64_t i = 0; i < (int64_t)rows * args.columns; ++i) {
         values[i] = random_float(&r);
@@ -342,7 +342,8 @@ void check_features(uint64_t seed, numeric type) {
                         feature_wanted(voxel_feature_mean, values, args.columns, axis, row, of);
                 }
                 const double stored = (double)numeric_load(type, wanted, i);
-                CHECK(fabs(stored - value) <= numeric_epsilon(type) * fabs(value) + 2e-5);
+                const double sums = more >= 0 ? 2e-5 : kind == voxel_feature_mean ? 2e-6 : 0;
+                CHECK(fabs(stored - value) <= numeric_epsilon(type) * fabs(value) + sums);
             }
             args.features = got;
             REQUIRE_OK(voxel_features(&args, nullptr));
