@@ -177,8 +177,6 @@ SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
     }
 }
 
-// ---- launches -----------------------------------------------------------------------------------
-
 // The output set, by a bitmap. s: of expand_carve for these sizes. programmatic: all kernels but
 // the first one begin while the one before ends.
 template <typename W>

@@ -44,11 +44,8 @@ SPIRA_API size_t expand_sort_bytes(const expand_axes *axes, int32_t capacity,
 
 // The lowest bit in which outputs can differ: their z is the same modulo its stride.
 SPIRA_API int expand_first_bit(const word_layout *layout, const expand_axis *z) {
-    int stride = z->ratio * z->spacing, bit = 0;
-    while (bit < layout->width.z && !(stride >> bit & 1)) {
-        ++bit;
-    }
-    return bit;
+    const int stride = z->ratio * z->spacing;
+    return (int)min_of(bits_for((uint64_t)(stride & -stride)) - 1, layout->width.z);
 }
 
 // By a sort of all outputs that the inputs touch.

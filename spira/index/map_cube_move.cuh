@@ -230,8 +230,6 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, map_cube_move_blocks(K))
     }
 }
 
-// ---- launch -------------------------------------------------------------------------------------
-
 // Sets wanted [size.x]: the offsets of each plane that are in the lists, as bits.
 SPIRA_API void map_cube_wanted(const kernel_shape *kernel, const map_forms *forms,
                                uint32_t *wanted) {

@@ -286,16 +286,14 @@ SPIRA_API status plane_launch(const word_layout *layout, const map_request<W> *c
             batch.task[i].columns[k / 32] |= bit << k % 32;
         }
     }
+    const int planes = plane_count(K, half), windows = plane_windows_bytes(planes, K);
+    launch_config config = {(unsigned)blocks, (unsigned)(32 * planes), stream, "map_build",
+                            programmatic,     (size_t)windows};
     if constexpr (form == plane_form_compact) {
-        return kernel_launch(plane_compact_kernel<W, K>,
-                             {(unsigned)blocks, 32 * K, stream, "map_build", programmatic,
-                              (size_t)plane_windows_bytes(K, K)},
-                             batch);
-    } else {
-        return kernel_launch(plane_os_kernel<W, K, form>,
-                             {(unsigned)blocks, 32 * plane_count(K, half), stream, "map_build",
-                              programmatic, (size_t)plane_block_bytes(K, half)},
-                             batch);
+        return kernel_launch(plane_compact_kernel<W, K>, config, batch);
+    } else { // the taps of a pass, then the windows
+        config.shared += (size_t)plane_taps_bytes(K, half);
+        return kernel_launch(plane_os_kernel<W, K, form>, config, batch);
     }
 }
 

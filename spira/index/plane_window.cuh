@@ -17,13 +17,8 @@ SPIRA_BOTH constexpr int plane_ahead(int K) {
     return K <= 3 ? 2 : 1;
 }
 
-// Warp-wide loads of a window that are in flight together: enough for most windows.
-SPIRA_BOTH constexpr int plane_loads(int K) {
-    return K <= 3 ? 6 : 4;
-}
-
-// Words of a window's buffer: a multiple of 32 * plane_loads(K). A window that does not fit is
-// sampled.
+// Words of a window's buffer: a multiple of what plane_load loads at once. A window that does not
+// fit is sampled.
 SPIRA_BOTH constexpr int plane_window_words(int K) {
     return K <= 3 ? 576 : 512;
 }
@@ -46,11 +41,6 @@ SPIRA_BOTH constexpr int plane_taps_bytes(int K, bool half) {
 // Bytes of shared memory for the windows.
 SPIRA_BOTH constexpr int plane_windows_bytes(int planes, int K) {
     return planes * plane_window_words(K) * (int)sizeof(uint32_t);
-}
-
-// Shared memory of a thread block that wants taps: the taps of a pass, then the windows.
-SPIRA_BOTH constexpr int plane_block_bytes(int K, bool half) {
-    return plane_taps_bytes(K, half) + plane_windows_bytes(plane_count(K, half), K);
 }
 
 // Length of step n of the search; the last step is number 0. From the fifth on, lengths are a
@@ -173,7 +163,8 @@ SPIRA_DEVICE bool plane_on_lattice(const plane_outputs<W, K> &queries, W mask) {
 template <typename W, int K>
 SPIRA_DEVICE plane_window plane_load(const search_sets<W> &sets, int start, W base, W span,
                                      int shift, uint32_t *buffer) {
-    const int loads = plane_loads(K), capacity = plane_window_words(K);
+    const int loads = K <= 3 ? 6 : 4; // in flight together: enough for most windows
+    const int capacity = plane_window_words(K);
     const int lane = threadIdx.x & 31;
     int loaded = 0; // words
     int below = 0;  // those of the first 32 that are below base: they are not stored

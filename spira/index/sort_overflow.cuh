@@ -28,18 +28,6 @@ union sort_overflow_shared {
     int32_t count[sort_digits_max];
 };
 
-// Makes the writes of a tile of a phase visible, and says so if it is the last of `tiles`.
-SPIRA_DEVICE void sort_end_tile(const sort_overflow &c, int phase, int tiles) {
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        if (atomicAdd(&c.done[phase], 1) == tiles - 1) {
-            __threadfence();
-            *(volatile uint32_t *)&c.ready[phase] = 1;
-        }
-    }
-}
-
 // A tile of a pass. The keys are in the target before and after an even number of passes, else in
 // the memory of `key`, which the first phase has read.
 template <typename W>
@@ -96,7 +84,14 @@ sort_overflow_rows(const sort_steps<W> &s, const sort_target<W> &to, void *memor
             __syncthreads();
             radix_pass_tile<cut, true>(pass, &shared->pass, tile);
         }
-        sort_end_tile(s.overflow, phase, tiles);
+        __syncthreads();
+        if (threadIdx.x == 0) { // the writes of the tile are visible before it counts as done
+            __threadfence();
+            if (atomicAdd(&s.overflow.done[phase], 1) == tiles - 1) {
+                __threadfence();
+                *(volatile uint32_t *)&s.overflow.ready[phase] = 1;
+            }
+        }
     }
 }
 
