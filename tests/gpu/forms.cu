@@ -136,18 +136,6 @@ kernel_shape kernel_make(triple size, triple dilation = {1, 1, 1}, triple stride
     return k;
 }
 
-std::vector<voxel> box(triple lo, triple hi, int batch = 0) {
-    std::vector<voxel> voxels;
-    for (int x = lo.x; x <= hi.x; ++x) {
-        for (int y = lo.y; y <= hi.y; ++y) {
-            for (int z = lo.z; z <= hi.z; ++z) {
-                voxels.push_back({batch, x, y, z});
-            }
-        }
-    }
-    return voxels;
-}
-
 // A test of both word widths.
 #define FORMS_TEST(name)                                                                           \
     template <typename W>                                                                          \
@@ -279,9 +267,13 @@ FORMS_TEST(foreign_sets) {
     std::vector<W> both = left;
     both.insert(both.end(), right.begin(), right.end());
     std::sort(both.begin(), both.end());
+    std::vector<W> odd, even; // z alternates
+    for (int i = 0; i < 600; ++i) {
+        (i % 2 ? odd : even).push_back(word_pack<W>(&layout, {0, i / 40, 5, i % 40 - 20}));
+    }
     const std::vector<W> *pairs[][2] = {{&none, &left},  {&left, &none},  {&none, &none},
                                         {&left, &right}, {&right, &left}, {&both, &left},
-                                        {&right, &both}};
+                                        {&right, &both}, {&odd, &even},   {&even, &odd}};
     for (triple size : {triple{3, 3, 3}, triple{2, 3, 4}, triple{7, 7, 7}, triple{5, 5, 5}}) {
         kernel_shape kernel = kernel_make(size);
         for (auto &p : pairs) {
@@ -300,18 +292,21 @@ FORMS_TEST(dense_scenes) {
     const int column = test_quick() ? 300 : 1500;
     word_layout layout = reference_layout<W>({0, 0, 0}, {100, 100, 1500}, 2, {1, 1, 1}, {7, 7, 7});
     // One tile spans lone voxels, then a column that is far longer than a window.
-    std::vector<voxel> mixed = box({0, 0, 0}, {40, 0, 0});
+    std::vector<voxel> mixed = forms_box({0, 0, 0}, {40, 0, 0});
     for (const std::vector<voxel> &more :
-         {box({41, 1, 0}, {41, 1, column}), box({42, 0, 5}, {80, 2, 5})}) {
+         {forms_box({41, 1, 0}, {41, 1, column}), forms_box({42, 0, 5}, {80, 2, 5})}) {
         mixed.insert(mixed.end(), more.begin(), more.end());
     }
     const struct {
         const char *name;
         std::vector<voxel> voxels;
     } scenes[] = {
-        {"column", box({3, 3, 0}, {3, 3, column})},
-        {"columns side by side", box({3, 3, 0}, {4, 4, column})},
-        {"block", box({0, 0, 0}, {15, 15, 15}, 1)},
+        {"column", forms_box({3, 3, 0}, {3, 3, column})},
+        {"columns side by side", forms_box({3, 3, 0}, {4, 4, column})},
+        {"block", forms_box({0, 0, 0}, {15, 15, 15}, 1)},
+        {"floor", forms_box({0, 0, 7}, {99, 99, 7})},
+        {"wall across x", forms_box({7, 0, 0}, {7, 99, 99})},
+        {"wall across y", forms_box({0, 7, 0}, {99, 7, 99})},
         {"thin and thick", mixed},
     };
     for (const auto &scene : scenes) {
@@ -334,7 +329,7 @@ DEVICE_TEST(gpu_forms_dense_scenes_of_large_kernels) {
         kernel_shape kernel = kernel_cube(size, 1);
         word_layout layout = reference_layout<uint32_t>({0, 0, 0}, {20, 20, 700}, 1, {1, 1, 1},
                                                         kernel_reach(&kernel));
-        std::vector<voxel> columns = box({3, 3, 0}, {4, 4, test_quick() ? 20 : 350});
+        std::vector<voxel> columns = forms_box({3, 3, 0}, {4, 4, test_quick() ? 20 : 350});
         forms_scene<uint32_t> s = forms_scene_make("columns", &layout, &kernel,
                                                    forms_words_of<uint32_t>(&layout, columns));
         check_scene(&s, {3});
@@ -382,7 +377,7 @@ DEVICE_TEST(gpu_forms_windows_of_32_bits) {
                 continue;
             }
             int y = 900 - (size.y - 1); // the kernel's rows add up to 2^32
-            std::vector<voxel> ends = box({4, 900, 2000}, {4, 901, 2002});
+            std::vector<voxel> ends = forms_box({4, 900, 2000}, {4, 901, 2002});
             for (voxel v : {voxel{0, 5, y, z}, voxel{0, 5, y, z - 1}, voxel{0, 5, y - 1, z},
                             voxel{0, 5, y - 1, z + 1}, voxel{0, 4, y, z}, voxel{0, 4, 64999, 64999},
                             voxel{0, 5, 0, 0}}) {
@@ -423,6 +418,7 @@ DEVICE_TEST(gpu_forms_real_scans) {
         check_scan<uint64_t>(kitti, 3, 346220);
         check_scan<uint32_t>(kitti, 5, 847344);
         check_scan<uint64_t>(lone_star, 3, 2533643);
+        check_scan<uint32_t>(lone_star, 5, 7126043);
     }
 }
 

@@ -1,9 +1,9 @@
 // tests/gpu/map.cu: kernel maps on the GPU equal those of the host loop, entry by entry. On small
-// scenes they also equal a hash table's, which shares no code with the search. Random scenes and
-// the ends of fields: tests/gpu/forms.cu.
+// scenes they also equal a hash table's, which shares no code with the search. Random, dense,
+// uneven and foreign sets, scans and the ends of fields: tests/gpu/forms.cu.
 #include "../../spira/map.cuh"
 #include "../support/device.cuh"
-#include "../support/planes.h"
+#include "../support/reference_forms.h"
 #include "../support/sets.h"
 
 using namespace spira;
@@ -247,134 +247,6 @@ DEVICE_TEST(gpu_map_every_kernel) {
     check_every_kernel<uint64_t>();
 }
 
-// ---- dense scenes: what a window for sparse scenes cannot hold ----------------------------------
-
-template <typename W>
-void check_dense_scenes() {
-    const int n = test_quick() ? 8 : 24, column = test_quick() ? 300 : 2000;
-    word_layout layout = layout_wide<W>({-4, -4, -4}, {130, 130, 2000}, 2);
-    struct {
-        const char *name;
-        std::vector<voxel> voxels;
-    } scenes[] = {
-        {"block", planes_box({0, 0, 0}, {n - 1, n - 1, n - 1})},
-        {"column", planes_box({3, 3, 0}, {3, 3, column - 1})},
-        {"wall of columns", planes_box({3, 3, 0}, {3, 5, column - 1})},
-        {"columns side by side", planes_box({3, 3, 0}, {6, 3, column - 1})},
-        {"floor", planes_box({0, 0, 7}, {5 * n, 5 * n, 7})},
-        {"wall across x", planes_box({7, 0, 0}, {7, 5 * n, 5 * n})},
-        {"wall across y", planes_box({0, 7, 0}, {5 * n, 7, 5 * n})},
-        {"two batches of columns", planes_box({3, 3, 0}, {5, 5, column / 4})},
-        {"thin and thick", planes_box({0, 0, 0}, {40, 0, 0})},
-    };
-    std::vector<voxel> second = planes_box({3, 3, 0}, {5, 5, column / 4});
-    for (voxel &v : second) {
-        v.batch = 1;
-    }
-    scenes[7].voxels.insert(scenes[7].voxels.end(), second.begin(), second.end());
-    // One tile of outputs spans lone voxels and then a column that is far longer than a window.
-    std::vector<voxel> thick = planes_box({41, 1, 0}, {41, 1, column - 1});
-    std::vector<voxel> after = planes_box({42, 0, 5}, {80, 2, 5});
-    scenes[8].voxels.insert(scenes[8].voxels.end(), thick.begin(), thick.end());
-    scenes[8].voxels.insert(scenes[8].voxels.end(), after.begin(), after.end());
-    for (auto &scene : scenes) {
-        std::vector<W> words = forms_words_of<W>(&layout, scene.voxels);
-        for (const kernel_shape &k :
-             {kernels_all[1], kernels_all[2], kernels_all[4], kernels_all[5], kernels_all[16],
-              kernels_all[17], kernels_all[9], kernels_all[14], kernels_all[25]}) {
-            label_kernel(scene.name, k);
-            std::vector<int32_t> map = check_same(&layout, &k, words);
-            if (scene.voxels.size() == (size_t)n * n * n && kernel_is_odd(&k) &&
-                k.dilation.x == 1 && k.size.x == k.size.z) {
-                // A full box: all taps of its inner voxels are found. The total is known.
-                int64_t one = 0;
-                for (int d = -(k.size.x / 2); d <= k.size.x / 2; ++d) {
-                    one += n - (d < 0 ? -d : d);
-                }
-                CHECK_EQUAL(pairs_in(map), one * one * one);
-            }
-        }
-    }
-}
-
-DEVICE_TEST(gpu_map_dense_scenes) {
-    check_dense_scenes<uint32_t>();
-    check_dense_scenes<uint64_t>();
-}
-
-// Few outputs with many sources between them, and the reverse: the taps of a tile are spread over
-// the whole source, or crowded in one place.
-template <typename W>
-void check_uneven_sets() {
-    word_layout layout = layout_wide<W>({0, 0, 0}, {120, 120, 120}, 1);
-    random_state random = random_make(6);
-    const int many = test_quick() ? 500 : 60000;
-    std::vector<W> dense = set_random<W>(&random, &layout, {0, 0, 0}, {120, 120, 120}, many);
-    std::vector<W> spread, narrow;
-    for (size_t i = 0; i < dense.size(); i += dense.size() / 100) {
-        spread.push_back(dense[i]);
-    }
-    narrow.assign(dense.begin() + (int)dense.size() / 2, dense.begin() + (int)dense.size() / 2 + 9);
-    for (const kernel_shape &k : {kernels_all[2], kernels_all[4], kernels_all[1]}) {
-        label_kernel("few outputs", k);
-        check_words(&layout, &k, dense, spread);
-        check_words(&layout, &k, dense, narrow);
-        check_words(&layout, &k, dense, {dense[0]});
-        check_words(&layout, &k, dense, {dense.back()});
-        label_kernel("few sources", k);
-        check_words(&layout, &k, spread, dense);
-        check_words(&layout, &k, narrow, dense);
-        check_words(&layout, &k, {dense[0]}, dense);
-        check_words(&layout, &k, {dense.back()}, dense);
-    }
-}
-
-DEVICE_TEST(gpu_map_uneven_sets) {
-    check_uneven_sets<uint32_t>();
-    check_uneven_sets<uint64_t>();
-}
-
-template <typename W>
-void check_foreign_sets() {
-    word_layout layout = layout_wide<W>({-900, -100, -20}, {900, 100, 20}, 2);
-    random_state random = random_make(7);
-    const std::vector<W> none;
-    std::vector<W> left = set_random<W>(&random, &layout, {-900, -100, -20}, {-800, 0, 20}, 600);
-    std::vector<W> right = set_random<W>(&random, &layout, {800, 0, -20}, {900, 100, 20}, 700);
-    std::vector<W> odd, even; // interleaved: z alternates
-    for (int i = 0; i < 600; ++i) {
-        (i % 2 ? odd : even).push_back(word_pack<W>(&layout, {0, i / 40, 5, i % 40 - 20}));
-    }
-    std::vector<W> both = left;
-    both.insert(both.end(), right.begin(), right.end());
-    std::sort(both.begin(), both.end());
-    for (const kernel_shape &k : kernels_all) {
-        if (test_quick() && k.size.x > 3) {
-            continue;
-        }
-        label_kernel("empty sources", k);
-        CHECK_EQUAL(pairs_in(check_words(&layout, &k, none, left, 5)), 0);
-        label_kernel("empty outputs", k);
-        CHECK(check_words(&layout, &k, left, none, 5).empty());
-        label_kernel("both empty", k);
-        CHECK(check_words(&layout, &k, none, none).empty());
-        label_kernel("far apart", k);
-        CHECK_EQUAL(pairs_in(check_words(&layout, &k, left, right)), 0);
-        CHECK_EQUAL(pairs_in(check_words(&layout, &k, right, left)), 0);
-        label_kernel("subset", k);
-        check_words(&layout, &k, both, left);
-        check_words(&layout, &k, right, both);
-        label_kernel("interleaved", k);
-        check_words(&layout, &k, odd, even);
-        check_words(&layout, &k, even, odd, 300);
-    }
-}
-
-DEVICE_TEST(gpu_map_foreign_sets) {
-    check_foreign_sets<uint32_t>();
-    check_foreign_sets<uint64_t>();
-}
-
 // A negative count of the source stands for none.
 DEVICE_TEST(gpu_map_negative_source_counts) {
     const triple lo = triple_make(-9, -9, -9), hi = triple_make(9, 9, 9);
@@ -538,32 +410,6 @@ DEVICE_TEST(gpu_map_count_matches) {
 }
 
 // ---- real scans ---------------------------------------------------------------------------------
-
-template <typename W>
-void check_real_scan(const char *name, int size, int64_t pairs) {
-    word_layout layout;
-    std::vector<W> words = reference_scan<W>(name, 16, &layout);
-    REQUIRE(!words.empty());
-    kernel_shape k = kernel_cube(size, 1);
-    label_kernel(name, k);
-    std::vector<int32_t> map = check_same(&layout, &k, words);
-    CHECK_EQUAL(pairs_in(map), pairs);
-}
-
-DEVICE_TEST(gpu_map_real_scans) {
-    NEED_SCANS("kitti00_000000_5cm.vox32", "lone_star_5cm.vox32");
-    const char *kitti = "kitti00_000000_5cm.vox32", *lone_star = "lone_star_5cm.vox32";
-    check_real_scan<uint32_t>(kitti, 3, 346220);
-    check_real_scan<uint64_t>(kitti, 5, 847344);
-    if (!test_quick()) {
-        check_real_scan<uint64_t>(kitti, 3, 346220);
-        check_real_scan<uint32_t>(lone_star, 3, 2533643);
-        check_real_scan<uint64_t>(lone_star, 3, 2533643);
-        check_real_scan<uint32_t>(kitti, 5, 847344);
-        check_real_scan<uint32_t>(lone_star, 5, 7126043);
-        check_real_scan<uint64_t>(lone_star, 5, 7126043);
-    }
-}
 
 DEVICE_TEST(gpu_map_real_scan_strided) {
     NEED_SCANS("kitti00_000000_5cm.vox32");

@@ -226,7 +226,7 @@ TEST(plane_many_outputs) {
     const word_layout layout =
         reference_layout<uint32_t>({0, 0, 0}, {63, 63, 63}, 1, {1, 1, 1}, {2, 2, 2});
     const std::vector<uint32_t> words =
-        forms_words_of<uint32_t>(&layout, planes_box({5, 0, 0}, {5, 39, 39}));
+        forms_words_of<uint32_t>(&layout, forms_box({5, 0, 0}, {5, 39, 39}));
     layer<uint32_t> l = layer_make(&layout, {{3, 3, 3}, {1, 1, 1}, {1, 1, 1}, false}, words,
                                    planes_some(words, 3), 196608);
     check_pairs<uint32_t, 3>(&l);

@@ -8,18 +8,6 @@
 
 #include "../../bench/scenes.h"
 
-inline std::vector<spira::voxel> planes_box(spira::triple lo, spira::triple hi) {
-    std::vector<spira::voxel> voxels;
-    for (int x = lo.x; x <= hi.x; ++x) {
-        for (int y = lo.y; y <= hi.y; ++y) {
-            for (int z = lo.z; z <= hi.z; ++z) {
-                voxels.push_back({0, x, y, z});
-            }
-        }
-    }
-    return voxels;
-}
-
 // Every `step`-th word.
 template <typename W>
 std::vector<W> planes_some(const std::vector<W> &words, size_t step) {
@@ -62,7 +50,7 @@ void planes_counts(const std::vector<int> &counts, F check) {
     const spira::triple one = {1, 1, 1};
     const spira::word_layout layout =
         reference_layout<W>({0, 0, 0}, {far, 1 << 9, 1 << 9}, 1, one, {4, 4, 4});
-    std::vector<spira::voxel> all = planes_box({3, 0, 0}, {3, 40, 40});
+    std::vector<spira::voxel> all = forms_box({3, 0, 0}, {3, 40, 40});
     all.push_back({0, far, 7, 7});
     for (int x = 4; x < 100; x += 3) {
         all.push_back({0, x * (far / 200), x, 3});
@@ -85,11 +73,11 @@ void planes_long_windows(F check) {
     const spira::triple one = {1, 1, 1};
     const spira::word_layout layout =
         reference_layout<W>({0, 0, 0}, {5, 1500, 30000}, 1, one, {2, 2, 2});
-    const std::vector<W> wide = forms_words_of<W>(&layout, planes_box({2, 0, 0}, {2, 400, 400}));
+    const std::vector<W> wide = forms_words_of<W>(&layout, forms_box({2, 0, 0}, {2, 400, 400}));
     check(&layout, wide, planes_some(wide, 499), one);
-    const std::vector<W> high = forms_words_of<W>(&layout, planes_box({1, 3, 0}, {2, 8, 29999}));
+    const std::vector<W> high = forms_words_of<W>(&layout, forms_box({1, 3, 0}, {2, 8, 29999}));
     check(&layout, high, planes_some(high, 997), one);
-    const std::vector<W> most = forms_words_of<W>(&layout, planes_box({2, 0, 0}, {2, 1450, 1479}));
+    const std::vector<W> most = forms_words_of<W>(&layout, forms_box({2, 0, 0}, {2, 1450, 1479}));
     check(&layout, most, planes_some(most, 9973), one);
     check(&layout, most, planes_ends(most, 60), one);
 }

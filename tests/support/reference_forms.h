@@ -52,6 +52,19 @@ SPIRA_API forms_scene<W> forms_scene_make(const char *what, const spira::word_la
     return s;
 }
 
+// All voxels of a box.
+inline std::vector<spira::voxel> forms_box(spira::triple lo, spira::triple hi, int batch = 0) {
+    std::vector<spira::voxel> voxels;
+    for (int x = lo.x; x <= hi.x; ++x) {
+        for (int y = lo.y; y <= hi.y; ++y) {
+            for (int z = lo.z; z <= hi.z; ++z) {
+                voxels.push_back({batch, x, y, z});
+            }
+        }
+    }
+    return voxels;
+}
+
 // The words of voxels in any order.
 template <typename W>
 SPIRA_API std::vector<W> forms_words_of(const spira::word_layout *layout,
