@@ -1,71 +1,18 @@
 // tests/gpu/radix.cu: the radix sort, against a stable sort on the host. (tests/host/radix.cpp runs
 // the same kernels on the host.)
-#include "../../spira/index/radix.cuh"
 #include "../support/device.cuh"
 #include "../support/radix.h"
 
-using namespace spira;
-
 namespace {
-
-char label[100];   // the case at hand, for the message
-char finding[200]; // the first difference
-
-// "" if both are right; else the first difference.
-template <typename W>
-const char *difference(const std::vector<W> &words, const std::vector<int32_t> &wanted,
-                       const std::vector<W> &sorted, const std::vector<int32_t> &order) {
-    for (size_t i = 0; i < wanted.size(); ++i) {
-        const W word = words[(size_t)wanted[i]];
-        if (sorted[i] != word || (!order.empty() && order[i] != wanted[i])) {
-            snprintf(finding, sizeof finding,
-                     "[%zu]: %llx instead of %llx, row %d instead of %d (%s)", i,
-                     (unsigned long long)sorted[i], (unsigned long long)word,
-                     order.empty() ? -1 : order[i], wanted[i], label);
-            return finding;
-        }
-    }
-    return "";
-}
-
-// Sorts `runs` times, in scratch of exactly what was counted, which is not cleared in between.
-template <typename W>
-void check_sort(const std::vector<W> &words, int first_bit, int bits, bool with_rows, int runs) {
-    const int32_t rows = (int32_t)words.size(), room = 77;
-    const std::vector<int32_t> wanted = order_wanted(words, first_bit, bits);
-    radix_scratch<W> s;
-    workspace w = workspace_begin(nullptr);
-    radix_carve(&w, rows, with_rows, &s);
-    CHECK(s.key == nullptr && s.drawn == nullptr && s.state == nullptr);
-    const size_t bytes = w.used;
-    w = workspace_begin(device_new<char>((int64_t)bytes));
-    radix_carve(&w, rows, with_rows, &s);
-    CHECK_EQUAL(w.used, bytes);
-    W *sorted = device_new<W>(rows + room);
-    int32_t *order = device_new<int32_t>(rows + room);
-    for (int run = 0; run < runs; ++run) {
-        device_copy_in(radix_input(&s, sorted, first_bit, bits), words.data(), rows);
-        CHECK_OK(with_rows ? radix_sort<true>(&s, sorted, order, first_bit, bits, stream_get())
-                           : radix_sort<false>(&s, sorted, nullptr, first_bit, bits, stream_get()));
-        std::vector<W> got((size_t)rows);
-        std::vector<int32_t> got_order(with_rows ? (size_t)rows : 0);
-        device_copy_out(got.data(), sorted, rows);
-        if (with_rows) {
-            device_copy_out(got_order.data(), order, rows);
-        }
-        CHECK_EQUAL(difference(words, wanted, got, got_order), "");
-    }
-    CHECK(device_untouched(sorted, rows, rows + room));
-    CHECK(device_untouched(order, with_rows ? rows : 0, rows + room));
-    guarded_finish();
-}
 
 template <typename W>
 void check_case(random_state *r, words_kind kind, int32_t rows, int first_bit, int bits,
                 bool with_rows, int runs = 2) {
+    char label[100];
     snprintf(label, sizeof label, "%d words of kind %d, bits %d to %d of %d, %s", rows, (int)kind,
              first_bit, bits, 8 * (int)sizeof(W), with_rows ? "with rows" : "alone");
-    check_sort(words_make<W>(r, kind, rows), first_bit, bits, with_rows, runs);
+    radix_check({&memory_device, stream_get(), first_bit, bits, with_rows, runs},
+                words_make<W>(r, kind, rows), label);
 }
 
 template <typename W>
