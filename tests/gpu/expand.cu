@@ -278,61 +278,27 @@ DEVICE_TEST(gpu_expand_full_capacity_and_one_more) {
 
 // ---- shapes of the box --------------------------------------------------------------------------
 
-// Full boxes: counts of cells around a word, a batch of a list, a tile, and many of them.
+const auto check_shape = [](const word_layout *layout, const layer *l, const auto &words, int room,
+                            int32_t capacity) {
+    return check_set("shape", layout, l, words, room, capacity);
+};
+
+// Counts of cells around a word, a batch of a list, a tile, and many of them.
 DEVICE_TEST(gpu_expand_full_boxes) {
     const int batch = bitmap_batch, tile = 32 * bitmap_tile;
-    int turn = 0;
-    for (int cells : {1, 31, 32, 33, batch - 1, batch, batch + 1, tile - 1, tile, tile + 1,
-                      33 * tile - 1, 70 * tile + 5}) {
-        if (test_quick() && cells > 2 * tile) {
-            continue;
-        }
-        layer l = layer_make({1, 1, 1}, {1, 1, 1}, {0, 0, 0});
-        l.rule.grid.extent = {1, 1, cells};
-        const word_layout layout = layout_for<uint32_t>(&l, {0, 0, 0}, {0, 0, cells - 1}, 1);
-        std::vector<uint32_t> words;
-        for (int z = 0; z < cells; ++z) {
-            words.push_back(word_at<uint32_t>(&layout, &l, 0, 0, 0, z));
-        }
-        const int32_t capacity = (int32_t)max_of(cells + 1 - turn % 3, 1);
-        CHECK_EQUAL(check_set("full box", &layout, &l, words, turn % 2, capacity).count,
-                    min_of(cells, capacity));
-        ++turn;
+    expand_full_boxes<uint32_t>(
+        {1, 31, 32, 33, batch - 1, batch, batch + 1, tile - 1, tile, tile + 1}, check_shape);
+    if (!test_quick()) {
+        expand_full_boxes<uint32_t>({33 * tile - 1, 70 * tile + 5}, check_shape);
     }
 }
 
-// Half of all voxels in a plane of each axis, and a lone voxel on each x-plane.
 DEVICE_TEST(gpu_expand_walls_and_lone_voxels) {
-    const int side = test_quick() ? 60 : 400;
-    layer l = layers_all[0];
-    l.rule.grid.extent = {side, side, side};
-    const word_layout layout =
-        layout_for<uint64_t>(&l, {0, 0, 0}, {side - 1, side - 1, side - 1}, 1);
-    random_state r = random_make(3);
-    for (int axis = 0; axis < 4; ++axis) {
-        std::vector<uint64_t> words;
-        for (int i = 0; i < side * side / 4; ++i) {
-            int at[3] = {random_int(&r, 0, side - 1), random_int(&r, 0, side - 1),
-                         random_int(&r, 0, side - 1)};
-            at[axis % 3] = axis < 3 ? side / 2 : at[axis % 3];
-            words.push_back(word_at<uint64_t>(&layout, &l, 0, at[0], at[1], at[2]));
-        }
-        for (int i = 0; i < side; ++i) {
-            words.push_back(word_at<uint64_t>(&layout, &l, 0, i, side - 1 - i, i * 7 % side));
-        }
-        check_set("walls", &layout, &l, set_sorted(words), 0, 5 * (int32_t)words.size());
-    }
+    expand_walls(test_quick() ? 60 : 400, check_shape);
 }
 
-// A word of a batch that the layout does not have touches nothing.
 DEVICE_TEST(gpu_expand_of_no_batch) {
-    const layer l = layers_all[0];
-    const word_layout layout = layout_for<uint32_t>(&l, {0, 0, 0}, {30, 30, 30}, 5);
-    const std::vector<uint32_t> words = {word_at<uint32_t>(&layout, &l, 4, 3, 3, 3),
-                                         word_at<uint32_t>(&layout, &l, 5, 3, 3, 3),
-                                         word_at<uint32_t>(&layout, &l, 7, 9, 9, 9), 0xfffffffe};
-    const set_outcome<uint32_t> o = check_given("no batch", &layout, &l, words, 4, 100);
-    CHECK(o.count == 8 && o.trouble.flags == device_flag_range);
+    expand_no_batch(check_shape);
 }
 
 // By the extent.

@@ -124,24 +124,12 @@ TEST(expand_cells_rules_of_networks) {
 
 // ---- sizes --------------------------------------------------------------------------------------
 
-// Full boxes: counts of cells around a word, a batch of a list, a tile, and several of them.
+// Counts of cells around a word, a batch of a list, a tile, and several of them.
 TEST(expand_cells_full_boxes) {
-    const expand_layer keep = layer_make({1, 1, 1}, {1, 1, 1}, {0, 0, 0});
     const int batch = bitmap_batch, tile = 32 * bitmap_tile;
-    int turn = 0;
-    for (int cells : {1, 31, 32, 33, batch - 1, batch, batch + 1, tile - 1, tile, tile + 1}) {
-        expand_layer l = keep;
-        l.rule.grid.extent = {1, 1, cells};
-        const word_layout layout = layout_for<uint64_t>(&l, {0, 0, 0}, {0, 0, cells - 1}, 1);
-        std::vector<uint64_t> words;
-        for (int z = 0; z < cells; ++z) {
-            words.push_back(word_at<uint64_t>(&layout, &l, 0, 0, 0, z));
-        }
-        const set_outcome<uint64_t> o =
-            check_set(&layout, &l, words, turn % 2, cells + 1 - turn % 3);
-        CHECK_EQUAL(o.count, min_of(cells, cells + 1 - turn % 3));
-        ++turn;
-    }
+    expand_full_boxes<uint64_t>(
+        {1, 31, 32, 33, batch - 1, batch, batch + 1, tile - 1, tile, tile + 1},
+        check_set<uint64_t>);
 }
 
 // Tiles that run side by side and look back at each other; small and large ones.
@@ -183,25 +171,8 @@ TEST(expand_cells_look_back) {
     }
 }
 
-// Walls: a plane of each axis that has most voxels; and lone voxels, far from all others.
 TEST(expand_cells_walls_and_lone_voxels) {
-    expand_layer l = layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1});
-    l.rule.grid.extent = {60, 60, 60};
-    const word_layout layout = layout_for<uint64_t>(&l, {0, 0, 0}, {59, 59, 59}, 1);
-    for (int axis = 0; axis < 4; ++axis) {
-        std::vector<uint64_t> words;
-        for (int i = 0; i < 1600; ++i) {
-            const int a = i / 40, b = i % 40, c = axis == 3 ? (7 * a + 3 * b) % 60 : 33;
-            words.push_back(axis == 0   ? word_at<uint64_t>(&layout, &l, 0, c, a, b)
-                            : axis == 1 ? word_at<uint64_t>(&layout, &l, 0, a, c, b)
-                            : axis == 2 ? word_at<uint64_t>(&layout, &l, 0, a, b, c)
-                                        : word_at<uint64_t>(&layout, &l, 0, a, c, b));
-        }
-        for (int i = 0; i < 60; ++i) {
-            words.push_back(word_at<uint64_t>(&layout, &l, 0, i, 59 - i, i * 7 % 60));
-        }
-        check_set(&layout, &l, set_sorted(words), 0, 8000);
-    }
+    expand_walls(60, check_set<uint64_t>);
 }
 
 // ---- counts and trouble -------------------------------------------------------------------------
@@ -253,18 +224,8 @@ TEST(expand_cells_field_ends) {
     }
 }
 
-// A word of a batch that the layout does not have touches nothing: it must not be looked for in the
-// box.
 TEST(expand_cells_of_no_batch) {
-    const expand_layer l = layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1});
-    const word_layout layout = layout_for<uint32_t>(&l, {0, 0, 0}, {30, 30, 30}, 5);
-    std::vector<uint32_t> words = {word_at<uint32_t>(&layout, &l, 4, 3, 3, 3),
-                                   word_at<uint32_t>(&layout, &l, 5, 3, 3, 3),
-                                   word_at<uint32_t>(&layout, &l, 7, 9, 9, 9), 0xfffffffe};
-    const set_outcome<uint32_t> o = check_given(&layout, &l, words, 4, 100);
-    CHECK_EQUAL(o.count, 8);
-    CHECK_EQUAL(o.trouble.flags, (uint32_t)device_flag_range);
-    CHECK_EQUAL(UINT32_MAX - o.trouble.first_range, 1u);
+    expand_no_batch(check_set<uint32_t>);
 }
 
 // ---- a network ----------------------------------------------------------------------------------

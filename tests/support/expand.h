@@ -86,6 +86,66 @@ set_outcome<W> on_host(const word_layout *layout, const expand_layer *l, std::ve
     return o;
 }
 
+// ---- scenes for both sides: check(layout, layer, words, room, capacity) returns what was made ---
+
+// Full boxes of so many cells.
+template <typename W, typename F>
+void expand_full_boxes(const std::vector<int> &counts, const F &check) {
+    int turn = 0;
+    for (int cells : counts) {
+        expand_layer l = layer_make({1, 1, 1}, {1, 1, 1}, {0, 0, 0});
+        l.rule.grid.extent = {1, 1, cells};
+        const word_layout layout = layout_for<W>(&l, {0, 0, 0}, {0, 0, cells - 1}, 1);
+        std::vector<W> words;
+        for (int z = 0; z < cells; ++z) {
+            words.push_back(word_at<W>(&layout, &l, 0, 0, 0, z));
+        }
+        const int32_t capacity = (int32_t)max_of(cells + 1 - turn % 3, 1);
+        CHECK_EQUAL(check(&layout, &l, words, turn % 2, capacity).count, min_of(cells, capacity));
+        ++turn;
+    }
+}
+
+// A quarter of the voxels of a plane of each axis, and a lone voxel on each x-plane.
+template <typename F>
+void expand_walls(int side, const F &check) {
+    expand_layer l = layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1});
+    l.rule.grid.extent = {side, side, side};
+    const word_layout layout =
+        layout_for<uint64_t>(&l, {0, 0, 0}, {side - 1, side - 1, side - 1}, 1);
+    random_state r = random_make(3);
+    for (int axis = 0; axis < 4; ++axis) { // 3: no wall
+        std::vector<uint64_t> words;
+        for (int i = 0; i < side * side / 4; ++i) {
+            int at[3] = {random_int(&r, 0, side - 1), random_int(&r, 0, side - 1),
+                         random_int(&r, 0, side - 1)};
+            at[axis % 3] = axis < 3 ? side / 2 : at[axis % 3];
+            words.push_back(word_at<uint64_t>(&layout, &l, 0, at[0], at[1], at[2]));
+        }
+        for (int i = 0; i < side; ++i) {
+            words.push_back(word_at<uint64_t>(&layout, &l, 0, i, side - 1 - i, i * 7 % side));
+        }
+        words = set_sorted(words);
+        check(&layout, &l, words, 0, 5 * (int32_t)words.size());
+    }
+}
+
+// A word of a batch that the layout does not have touches nothing: it must not be looked for in the
+// box.
+template <typename F>
+void expand_no_batch(const F &check) {
+    const expand_layer l = layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1});
+    const word_layout layout = layout_for<uint32_t>(&l, {0, 0, 0}, {30, 30, 30}, 5);
+    const std::vector<uint32_t> words = {word_at<uint32_t>(&layout, &l, 4, 3, 3, 3),
+                                         word_at<uint32_t>(&layout, &l, 5, 3, 3, 3),
+                                         word_at<uint32_t>(&layout, &l, 7, 9, 9, 9), 0xfffffffe};
+    const set_outcome<uint32_t> o = check(&layout, &l, words, 0, 100);
+    CHECK(o.count == 8 && o.trouble.flags == device_flag_range);
+    CHECK_EQUAL(UINT32_MAX - o.trouble.first_range, 1u);
+}
+
+// ---- what is refused ----------------------------------------------------------------------------
+
 // What functions refuse of arguments with a kernel of size 3, ratio 2 and padding 1 besides what
 // those of all sets do (sets.h).
 inline std::vector<refusal<expand_args<uint32_t>>> expand_refusals() {
