@@ -6,8 +6,13 @@
     checkpoint.py list FILE                       names, types and shapes of what is in it
     checkpoint.py convert FILE --network NETWORK --out BLOB
     checkpoint.py convert FILE --engine ENGINE --map MAP --out BLOB
+    checkpoint.py convert FILE --network NETWORK --onnx ONNX [--extent Z,Y,X]
 
-FILE is .npz, .safetensors, a blob (list only), or else what torch.load reads.
+FILE is .npz, .safetensors, a blob (list and --onnx), or else what torch.load reads.
+
+--onnx writes libspconv's dialect (CenterPoint, BEVFusion of Lidar_AI_Solution) for second,
+centerpoint and bevfusion: fp16 weights, batch norm folded, one node a layer and the dense map. From
+a blob, NETWORK is the one that the blob is for.
 
 NETWORK is one that people train with spconv; its layers get the names that networks.h has:
 
@@ -187,11 +192,10 @@ def read_tensors(path, key):
 
 
 def list_file(path, key):
-    with open(path, "rb") as file:
-        is_blob = file.read(len(MAGIC)) == MAGIC
-    tensors = read_blob(path) if is_blob else read_tensors(path, key)
+    blob = is_blob(path)
+    tensors = read_blob(path) if blob else read_tensors(path, key)
     for name, value in tensors.items():
-        text = " ".join(name) if is_blob else name
+        text = " ".join(name) if blob else name
         print(f"{text:60} {value.dtype!s:8} {list(value.shape)}")
 
 
@@ -440,8 +444,44 @@ def check_choice(chosen):
     check_layout(chosen.layout, "--layout")
 
 
+def write_new(path, data):
+    with open(path, "xb") as file:
+        file.write(data)
+
+
+def write_onnx(chosen, entries):
+    """entries: (name, kind, array), those of a layer together."""
+    import checkpoint_onnx as onnx
+    require(chosen.network in onnx.NETWORKS, f"--onnx: --network {', '.join(onnx.NETWORKS)}")
+    layers = {}
+    for name, kind, array in entries:
+        layers.setdefault(name, {})[kind] = array
+    want = [c.name for c in networks.variants_of(chosen.network)[0].layers]
+    require(set(layers) == set(want) and all("weight" in l for l in layers.values()),
+            f"{chosen.file}: its layers are not those of {chosen.network}")
+    for name, layer in layers.items():
+        for array in onnx.fold(layer):
+            stored(array, TYPES["fp16"], f"{name}, folded, in fp16")
+    try:
+        extent = tuple(int(n) for n in chosen.extent.split(","))
+    except ValueError:
+        extent = ()
+    require(len(extent) == 3 and min(extent) > 0, "--extent: Z,Y,X in voxels")
+    data = onnx.file_of(chosen.network, {name: layers[name] for name in want}, extent)
+    write_new(chosen.onnx, data)
+    print(f"{chosen.onnx}: {len(want)} layers, {len(data)} bytes")
+
+
+def is_blob(path):
+    with open(path, "rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
 def convert(chosen):
     check_choice(chosen)
+    if chosen.onnx and is_blob(chosen.file):
+        blob = read_blob(chosen.file)
+        return write_onnx(chosen, [(*key, array) for key, array in blob.items()])
     tensors, used, entries = read_tensors(chosen.file, chosen.key), set(), []
     found = find_network(tensors, chosen) if chosen.network else None
     for layer in network_layers(found, chosen) if found else read_map(chosen.map):
@@ -449,9 +489,10 @@ def convert(chosen):
         entries += made
         print(f"{layer[0]:24} {list(made[0][2].shape)} {' '.join(kind for _, kind, _ in made)}")
     require(len(entries) <= 4096, "more than 4096 entries")
+    if chosen.onnx:
+        return write_onnx(chosen, entries)
     blob = blob_of(entries, chosen.type)
-    with open(chosen.out, "xb") as file:
-        file.write(blob)
+    write_new(chosen.out, blob)
     print(f"{chosen.out}: {len(entries)} entries, {len(blob)} bytes; "
           f"{report_rest(tensors, used, found)}")
 
@@ -475,7 +516,11 @@ def main():
     converter.add_argument("--axes", help="of the coordinates that the network was trained on, "
                            "behind the batch: zyx for most networks, xyz if it was given "
                            "(batch, x, y, z)")
-    converter.add_argument("--out", required=True, help="a file that is not there yet")
+    written = converter.add_mutually_exclusive_group(required=True)
+    written.add_argument("--out", help="a blob: a file that is not there yet")
+    written.add_argument("--onnx", help="an .onnx file that is not there yet, instead of a blob")
+    converter.add_argument("--extent", default="41,1440,1440", help="of --onnx: that of the "
+                           "network's input, Z,Y,X in voxels (41,1440,1440: nuScenes)")
     converter.add_argument("--type", default="fp32", choices=list(TYPES),
                            help="of the weights in the blob (fp32); vectors are fp32")
     converter.add_argument("--layout", help="of all weights, instead of the engine's")

@@ -585,8 +585,8 @@ static bool option_take(choices *c, const char *name, const char *value) {
 }
 
 static bool parse_check(const choices *c) {
-    const char *wrong = c->common.onnx && (c->common.weights || c->common.save_weights)
-                            ? "--onnx has its own weights: without --weights and --save-weights"
+    const char *wrong = c->common.onnx && c->common.weights
+                            ? "--onnx has its own weights: without --weights"
                         : c->stream && !c->paths.empty() ? "-: without scans among the arguments"
                         : c->stream && !(c->voxels && c->points) ? "-: give --voxels and --points"
                         : !c->stream && c->paths.empty()         ? "no scan: give files or folders"

@@ -72,8 +72,8 @@ static bool parse(int argc, char **argv, side::options *o) {
         fprintf(stderr, "--list is for --onnx\n");
         return false;
     }
-    if (o->onnx && (o->weights || o->save_weights)) {
-        fprintf(stderr, "--onnx has its own weights: without --weights and --save-weights\n");
+    if (o->onnx && o->weights) {
+        fprintf(stderr, "--onnx has its own weights: without --weights\n");
         return false;
     }
     return true;

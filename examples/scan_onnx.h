@@ -4,7 +4,7 @@
 
 #include "onnx_model.h"
 #include "scan_range.h"
-#include "scan_side.h"
+#include "scan_weights.h"
 
 namespace side {
 
@@ -65,8 +65,8 @@ static inline int onnx_network(const options *o, onnx::model *m, networks::netwo
     return code;
 }
 
-// The parameters of the file, in new memory, which the caller frees; `plan` becomes a plan of the
-// network. Returns 0 or the exit code.
+// The parameters of the file, in new memory, which the caller frees; saved to a blob if the options
+// say so. `plan` becomes a plan of the network. Returns 0 or the exit code.
 static inline int onnx_params(const options *o, const onnx::model *m, const networks::network *net,
                               spira::net_plan *plan, float **params) {
     const spira::net_limits limits = limits_of(net, 1);
@@ -81,7 +81,7 @@ static inline int onnx_params(const options *o, const onnx::model *m, const netw
     }
     onnx::model_params(m, plan, *params);
     printf("weights: %s, %d layers\n", o->onnx, net->count);
-    return 0;
+    return o->save_weights ? weights::params_save(o, net, plan, *params) : 0;
 }
 
 } // namespace side

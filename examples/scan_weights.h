@@ -108,6 +108,17 @@ SPIRA_API spira::status write(const char *path, const spira::net_plan *plan, con
     return s;
 }
 
+// Saves the parameters where the options say. Returns 0 or the exit code.
+SPIRA_API int params_save(const side::options *o, const networks::network *net,
+                          const spira::net_plan *plan, const float *params) {
+    spira::status s = write(o->save_weights, plan, params);
+    if (spira::status_failed(s)) {
+        return side::fail("saving the weights", net, s);
+    }
+    printf("weights saved: %s\n", o->save_weights);
+    return 0;
+}
+
 // Reads or generates the parameters, and saves them if asked to. Returns 0 or the exit code.
 SPIRA_API int params_fill(const side::options *o, const networks::network *net,
                           const spira::net_plan *plan, float *params) {
@@ -129,14 +140,7 @@ SPIRA_API int params_fill(const side::options *o, const networks::network *net,
         networks::network_weights(plan, o->seed, params);
         printf("weights: random (seed %u)\n", o->seed);
     }
-    if (o->save_weights) {
-        spira::status s = write(o->save_weights, plan, params);
-        if (spira::status_failed(s)) {
-            return side::fail("saving the weights", net, s);
-        }
-        printf("weights saved: %s\n", o->save_weights);
-    }
-    return 0;
+    return o->save_weights ? params_save(o, net, plan, params) : 0;
 }
 
 // Does the same into new memory, which the caller frees, after an error too. All plans of a network

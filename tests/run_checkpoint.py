@@ -115,6 +115,41 @@ def check_network():
     check_example(want)
 
 
+def check_onnx():
+    """From a blob to an .onnx file and back: the numbers of the folded layers in fp16."""
+    import checkpoint_onnx as onnx
+    for network, table in (("second", "VoxelBackBone8x"), ("centerpoint", "SpMiddleResNetFHD"),
+                           ("bevfusion", "BEVFusion")):
+        points = np.random.default_rng(2).random((300, 5)) * (20, 20, 2, 1, 1)
+        write("five.bin", points.astype("<f4").tobytes())
+        flags = ("--scan", "five.bin", "--columns", "5", "--no-check", "--picture")
+        run(os.path.abspath(SCAN), "--net", table, "--save-weights", f"{table}.blob", *flags,
+            f"{table}.png")
+        made = run(sys.executable, "-B", os.path.abspath(SCRIPT), "convert", f"{table}.blob",
+                   "--network", network, "--onnx", f"{table}.onnx")
+        check(made.returncode == 0, f"{network} to ONNX: {made.stdout}")
+        back = run(os.path.abspath(SCAN), "--onnx", f"{table}.onnx", "--save-weights",
+                   f"{table}.back.blob", *flags, f"{table}.back.png")
+        check(back.returncode == 0 and "ends in front of" not in back.stdout,
+              f"{network} from ONNX: {back.stdout}")
+        layers = {}
+        for (name, kind), array in checkpoint.read_blob(path(f"{table}.blob")).items():
+            layers.setdefault(name, {})[kind] = array
+        found = checkpoint.read_blob(path(f"{table}.back.blob"))
+        check(len(found) == 2 * len(layers), f"{network}: {len(found)} entries from ONNX")
+        for number, layer in enumerate(layers.values()):
+            for kind, want in zip(("weight", "bias"), onnx.fold(layer)):
+                got = found.get((f"layer{number}", kind))
+                check(got is not None and np.array_equal(got, want.astype(np.float16)),
+                      f"{network}, layer {number}: another {kind} from ONNX")
+    for faults in (("--network", "voxelnext"), ("--network", "second"),
+                   ("--network", "bevfusion", "--extent", "41,1440")):
+        done = run(sys.executable, "-B", os.path.abspath(SCRIPT), "convert", f"{table}.blob",
+                   *faults, "--onnx", "no.onnx")
+        check(done.returncode and "checkpoint.py: " in done.stdout, f"{faults}: {done.stdout}")
+        check(not os.path.exists(path("no.onnx")), f"{faults}: a file was written")
+
+
 def check_example(want):
     """Loads converted files, good and bad ones, into the scan example."""
     done = scan("--weights", "spconv.blob", "--save-weights", "again.blob", "--save-labels",
@@ -305,5 +340,6 @@ check_weights()
 check_norm()
 check_types()
 check_faults()
+check_onnx()
 check_without_numpy()
 finish()
