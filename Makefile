@@ -165,7 +165,7 @@ install:
 	      '$(INSTALL)/share/doc/spira' '$(INSTALL)/share/spira'
 	@install -m 644 $(NETWORKS) '$(INSTALL)/include/spira_networks'
 	@install -m 755 examples/checkpoint.py '$(INSTALL)/share/spira'
-	@install -m 644 examples/checkpoint_networks.py '$(INSTALL)/share/spira'
+	@install -m 644 examples/checkpoint_networks.py examples/checkpoint_onnx.py '$(INSTALL)/share/spira'
 	@install -m 644 LICENSE spira/CHANGELOG.md '$(INSTALL)/share/doc/spira'
 	@install -m 644 spira/cmake/*.cmake '$(INSTALL)/share/cmake/spira'
 	@sed 's/@VERSION@/$(VERSION)/' spira/cmake/spira.pc.in >'$(INSTALL)/share/pkgconfig/spira.pc'
