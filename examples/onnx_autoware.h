@@ -142,11 +142,14 @@ static inline bool epilogue_take(autoware *a, const node &n, spira::net_layer *l
     const std::string text = node_text(b->g, n);
     const int64_t act = attribute_int(n, "act_type", 0), int8 = attribute_int(n, "precision", 0);
     const size_t count = n.inputs.size(), bias = int8 ? 6 : 5;
-    if (act != 0 && act != 1) {
+    if (act != 0 && act != 1 && act != 3) {
         return refuse(b->r, text + ": act_type " + std::to_string(act) +
-                                "; known are 0 (none) and 1 (ReLU)");
+                                "; known are 0 (none), 1 (ReLU) and 3 (leaky)");
     }
-    l->act = act ? spira::activation_relu : spira::activation_none;
+    l->act = act == 0   ? spira::activation_none
+             : act == 1 ? spira::activation_relu
+                        : spira::activation_leaky;
+    l->slope = act == 3 ? attribute_float(n, "act_alpha", 0) : 0;
     if ((int8 != 0 && int8 != 1) || attribute_float(n, "output_scale", 1) != 1 ||
         attribute_int(n, "inverse", 0) || attribute_int(n, "groups", 1) > 1) {
         return refuse(b->r, text +

@@ -2,7 +2,7 @@
 // were written from. Writes to build/tmp.
 #include "../support/onnx_writer.h"
 
-#include "../../examples/detectors.h"
+#include "../../examples/networks.h"
 
 using namespace spira;
 using namespace onnx_writer;
@@ -145,6 +145,30 @@ TEST(onnx_reads_what_libspconv_s_exporters_write) {
     networks::network_voxelbackbone8x(n);
     reads_back(n, dialect_zyx);
     delete n;
+}
+
+// On a part of a real scan, too.
+TEST(onnx_of_libspconv_makes_the_map_of_its_table) {
+    NEED_SCANS("nuscenes_10sweeps.pcd.bin");
+    const std::unique_ptr<networks::network> n(new networks::network);
+    const std::unique_ptr<onnx::model> m(new onnx::model);
+    const struct {
+        const char *name;
+        dialect d;
+    } files[] = {{"SpMiddleResNetFHD", dialect_zyx},
+                 {"VoxelBackBone8x", dialect_zyx},
+                 {"BEVFusion", dialect_zyx_rows_x},
+                 {"BEVFusion", dialect_xyz_rows_x}};
+    for (const auto &f : files) {
+        REQUIRE(networks::network_make(f.name, n.get()));
+        const written w = write_network(n.get(), f.d);
+        REQUIRE(onnx_make(w.graph, m.get()).empty());
+        for (int i = 0; i + 1 < n->count; ++i) { // norms are folded in such files
+            n->layers[i].norm = false;
+            n->layers[i].bias = true;
+        }
+        scan_maps_compare(n.get(), m.get(), w.weights, w.biases);
+    }
 }
 
 // ---- traps --------------------------------------------------------------------------------------

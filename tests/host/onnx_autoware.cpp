@@ -325,6 +325,19 @@ TEST(onnx_reads_what_autoware_s_exporters_write) {
     delete n;
 }
 
+// On a part of a real scan, too.
+TEST(onnx_of_autoware_makes_the_map_of_its_table) {
+    NEED_SCANS("nuscenes_10sweeps.pcd.bin");
+    const std::unique_ptr<networks::network> n(new networks::network);
+    const std::unique_ptr<onnx::model> m(new onnx::model);
+    for (exporter e : {exporter_awml, exporter_autoware_ml}) {
+        table_make(n.get(), e);
+        const written_detector w = write_network(n.get(), e, front(e), false);
+        REQUIRE(onnx_make(w.graph, m.get()).empty());
+        scan_maps_compare(n.get(), m.get(), w.weights, w.biases);
+    }
+}
+
 TEST(onnx_ends_autoware_s_network_before_a_dense_map_of_another_order) {
     networks::network *n = new networks::network;
     onnx::model *m = new onnx::model;
@@ -402,6 +415,15 @@ TEST(onnx_takes_autoware_s_fused_and_native_nodes) {
     delete m;
 }
 
+TEST(onnx_takes_autoware_s_leaky_activation) {
+    onnx::model *m = new onnx::model;
+    const bytes leaky =
+        attribute_int("act_type", 3) + attribute("act_alpha", field_float(2, 0.125f), 1);
+    CHECK_EQUAL(onnx_make(graph_of(first + product("f", "p", "1", leaky)), m), bytes());
+    CHECK(m->net.layers[0].act == activation_leaky && m->net.layers[0].slope == 0.125f);
+    delete m;
+}
+
 TEST(onnx_keeps_autoware_s_ranges) {
     onnx::model *m = new onnx::model;
     const bytes int8 =
@@ -441,7 +463,7 @@ TEST(onnx_refuses_autoware_s_nodes_by_name) {
         {first + node("IndiceConv", product_inputs("f", "w", "p"), "1"), "its node GetIndicePairs"},
         {conv + down + product("1", "q", "2") + product("2", "p", "3"), "not of the set"},
         {first + product("f", "p", "1", attribute_int("is_subm", 0)), "is_subm is not"},
-        {first + product("f", "p", "1", attribute_int("act_type", 3)), "act_type 3"},
+        {first + product("f", "p", "1", attribute_int("act_type", 2)), "act_type 2"},
         {first + product("f", "p", "1", attribute_int("precision", 2)), "precision is not"},
         {first + product("f", "p", "1", attribute_int("groups", 2)), "in groups"},
         {first + product("f", "p", "1", attribute_int("precision", 1), {"two"}), "6 inputs"},

@@ -3,10 +3,14 @@
 #ifndef SPIRA_TESTS_ONNX_WRITER_H
 #define SPIRA_TESTS_ONNX_WRITER_H
 
+#include "detector_scan.h"
 #include "test.h"
 
 #include "../../examples/onnx_model.h"
+#include "../../spira/net.h"
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <sys/stat.h>
 #include <vector>
@@ -220,6 +224,96 @@ static const char *const temporary = "build/tmp/model.onnx";
     return field_bytes(11, field_bytes(1, "0")) + small_conv("0", "1", 5, 16, false) +
            small_conv("1", "2", 16, 32, true) +
            (dense ? node("ScatterDense", {"2"}, "3") : node("Softmax", {"2"}, "3"));
+}
+
+// The voxels of the nuScenes scan in a square of 3 m beside the vehicle, ascending.
+[[maybe_unused]] static std::vector<uint32_t> scan_part(const spira::word_layout *layout) {
+    const std::vector<int32_t> rows = detector_scan_rows();
+    std::vector<uint32_t> words;
+    for (size_t i = 0; i + 2 < rows.size(); i += 3) {
+        const spira::voxel v = {0, rows[i], rows[i + 1], rows[i + 2]};
+        if (v.x >= 760 && v.x < 800 && v.y >= 760 && v.y < 800) {
+            words.push_back(spira::word_pack<uint32_t>(layout, v));
+        }
+    }
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    return words;
+}
+
+// The dense map that a network makes of that part on the host. fill(plan, params): its parameters
+template <typename F>
+[[maybe_unused]] static std::vector<float> scan_map(const networks::network *n, F fill) {
+    const spira::triple e = n->grid.extent;
+    spira::word_need need = {};
+    spira::word_layout layout;
+    need.hi = spira::triple_make(e.x - 1, e.y - 1, e.z - 1);
+    need.batches = 1;
+    CHECK_OK(spira::net_need(n->layers, n->count, &n->grid, &need));
+    CHECK_OK(spira::word_fit(&need, &layout));
+    std::vector<uint32_t> words = scan_part(&layout);
+    int32_t count = (int32_t)words.size();
+    const int32_t capacity = 8 * count; // sets dilate
+    words.resize((size_t)capacity);
+    uint32_t state = 3;
+    const std::vector<float> in =
+        random_values((size_t)capacity * (size_t)n->input_channels, &state);
+    spira::net_limits limits = {};
+    limits.voxels = capacity;
+    limits.grid = n->grid;
+    limits.batch = 1;
+    limits.channels = n->input_channels;
+    limits.type = spira::numeric_f32;
+    const std::unique_ptr<spira::net_plan> plan(new spira::net_plan);
+    std::vector<float> map, params;
+    if (!CHECK_OK(
+            spira::net_plan_host<uint32_t>(n->layers, n->count, &layout, &limits, plan.get()))) {
+        return map;
+    }
+    params.resize((size_t)plan->params);
+    fill(plan.get(), params.data());
+    spira::device_status trouble = {};
+    spira::net_run_args<uint32_t> run = {};
+    run.input = {words.data(), &count, capacity};
+    run.features = in.data();
+    run.loaded = params.data();
+    run.trouble = &trouble;
+    run.bytes = plan->workspace_bytes;
+    run.memory = aligned_alloc(spira::workspace_alignment, run.bytes); // mostly not touched
+    CHECK_OK(spira::net_run_host(plan.get(), &run));
+    CHECK_OK(spira::device_status_read(&trouble));
+    const auto last = spira::net_output(plan.get(), n->count - 1, &run);
+    const float *at = (const float *)last.features;
+    map.assign(at, at + (int64_t)last.channels * last.height * last.width);
+    free(run.memory);
+    return map;
+}
+
+// A file's network and the table that it was written from make the same map of the scan, to the
+// bit. weights, biases [layers]: those that were written; norms are the file's
+[[maybe_unused]] static void scan_maps_compare(const networks::network *table, const onnx::model *m,
+                                               const std::vector<std::vector<float>> &weights,
+                                               const std::vector<std::vector<float>> &biases) {
+    const std::vector<float> read = scan_map(
+        &m->net, [&](const spira::net_plan *p, float *to) { onnx::model_params(m, p, to); });
+    const std::vector<float> want = scan_map(table, [&](const spira::net_plan *p, float *to) {
+        for (int i = 0; i < table->count; ++i) {
+            const spira::net_params at = spira::net_params_of(p, i);
+            const onnx::model_layer &l = m->layers[(size_t)i];
+            const size_t layer = (size_t)i;
+            std::copy(weights[layer].begin(), weights[layer].end(), to + at.weight);
+            std::copy(biases[layer].begin(), biases[layer].end(), to + at.bias);
+            std::copy(l.scale.begin(), l.scale.end(), to + at.scale);
+            std::copy(l.shift.begin(), l.shift.end(), to + at.shift);
+        }
+    });
+    size_t filled = 0;
+    for (float f : want) {
+        filled += f != 0 && isfinite(f);
+    }
+    CHECK(filled > 1000);
+    CHECK(read.size() == want.size() &&
+          memcmp(read.data(), want.data(), want.size() * sizeof(float)) == 0);
 }
 
 // Damages files in many ways: each is read or refused, and what is read fits its plan. Run it
