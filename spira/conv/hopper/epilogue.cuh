@@ -16,23 +16,21 @@ namespace spira {
 
 // ---- initial sums -------------------------------------------------------------------------------
 
-// Loads two channels, of which `there` are there; zeros for the others. Without a branch, so that
-// many loads are in flight.
+// Loads two channels, if the first of them is there; else zeros. A row of sums has room for both.
+// Without a branch, so that many loads are in flight.
 SPIRA_DEVICE float2 hopper_sums_load(const float *from, int there) {
 #ifdef __CUDA_ARCH__
     float2 v = make_float2(0.0f, 0.0f);
     asm volatile("{\n\t"
-                 ".reg .pred both, one;\n\t"
-                 "setp.ge.s32 both, %3, 2;\n\t"
-                 "setp.eq.s32 one, %3, 1;\n\t"
-                 "@both ld.global.v2.f32 {%0, %1}, [%2];\n\t"
-                 "@one ld.global.f32 %0, [%2];\n\t"
+                 ".reg .pred there;\n\t"
+                 "setp.gt.s32 there, %3, 0;\n\t"
+                 "@there ld.global.v2.f32 {%0, %1}, [%2];\n\t"
                  "}"
                  : "+f"(v.x), "+f"(v.y)
                  : "l"(from), "r"(there));
     return v;
 #else
-    return make_float2(there > 0 ? from[0] : 0.0f, there > 1 ? from[1] : 0.0f);
+    return there > 0 ? make_float2(from[0], from[1]) : make_float2(0.0f, 0.0f);
 #endif
 }
 

@@ -136,13 +136,12 @@ SPIRA_DEVICE void portable_finish_wide(const conv_params &p, uint32_t vectors, i
     }
 }
 
-// Finishes unaligned outputs in a compact loop, in which the accumulators move down through their
+// Finishes any outputs in a compact loop, in which the accumulators move down through their
 // registers, two bands at a time.
 template <typename T>
-SPIRA_DEVICE void portable_finish_unaligned(const conv_params &p, uint32_t vectors, int channel,
-                                            int (&row)[T::fragments][2],
-                                            float (&sum)[T::fragments][T::bands][4]) {
-    typedef typename T::element E;
+SPIRA_DEVICE void portable_finish_some(const conv_params &p, uint32_t vectors, int channel,
+                                       int (&row)[T::fragments][2],
+                                       float (&sum)[T::fragments][T::bands][4]) {
     enum { quads = T::bands / 2, values = T::fragments * T::bands * 4 };
 #pragma unroll 1
     for (int i = 0; i < T::fragments * quads; ++i) {
@@ -150,18 +149,10 @@ SPIRA_DEVICE void portable_finish_unaligned(const conv_params &p, uint32_t vecto
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             if (row[0][h] >= 0 && first < p.cout) {
-                conv_quad<E> residual = {};
-                if (p.residual) {
-                    residual = conv_quad_load<E, false>((const E *)p.residual +
-                                                            ((int64_t)row[0][h] * p.cout + first),
-                                                        p.cout - first);
-                }
                 const conv_affine_4 affine = // for each row: registers
                     portable_affine_load<T>(vectors + 32 * q * (int)sizeof(float));
-                const conv_quad<E> out = conv_finish<E, false>(
-                    p, affine, portable_quad<T::bands>(sum[0], 0, h), p.residual, residual);
-                conv_quad_store<E, false>((E *)p.out + ((int64_t)row[0][h] * p.cout + first),
-                                          p.cout - first, out);
+                conv_output_store<typename T::element>(p, {affine, first}, row[0][h],
+                                                       portable_quad<T::bands>(sum[0], 0, h));
             }
         }
 #pragma unroll
@@ -191,10 +182,10 @@ SPIRA_DEVICE void portable_finish_any(const conv_params &p, const float *scale, 
     }
     if (p.wide_out && !p.residual && activation_is_bound(p.epilogue.act)) {
         portable_finish_wide<T, true>(p, vectors, channel, row, sum);
-    } else if (p.wide_out) {
-        portable_finish_wide<T, false>(p, vectors, channel, row, sum);
+    } else if (p.wide_out && !T::exact) { // in exact fp32 the products take most of the time
+        portable_finish_wide<T, T::exact>(p, vectors, channel, row, sum);
     } else {
-        portable_finish_unaligned<T>(p, vectors, channel, row, sum);
+        portable_finish_some<T>(p, vectors, channel, row, sum);
     }
 }
 
