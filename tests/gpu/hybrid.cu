@@ -317,33 +317,6 @@ DEVICE_TEST(gpu_hybrid_layers) {
     }
 }
 
-DEVICE_TEST(gpu_hybrid_real_scans) {
-    NEED_SCANS("kitti00_000000_5cm.vox32");
-    if (test_quick()) {
-        SKIP("large");
-    }
-    word_layout layout;
-    std::vector<uint32_t> words = reference_scan<uint32_t>("kitti00_000000_5cm.vox32", 16, &layout);
-    const int32_t count = (int32_t)words.size();
-    int turn = 0;
-    for (int size : {3, 5}) {
-        const kernel_shape kernel = kernel_cube(size, 1);
-        for (int t : {1, 2, 3}) {
-            for (numeric type : {numeric_f16, numeric_tf32}) {
-                forms_scene<uint32_t> scene = forms_scene_make("kitti", &layout, &kernel, words);
-                random_state random = random_make((uint64_t)++turn);
-                const int channels = size == 3 && t == 2 ? 64 : 16;
-                conv_shape s = shape_make(size * size * size, channels, 0, channels, type);
-                hybrid_problem p = hybrid_make(problem_make(&random, s, count, count), kernel, t,
-                                               forms[turn / 2 % 2]);
-                problem_fill_epilogue(&random, &p, with_bias, activation_relu);
-                hybrid_name(&p, scene.name);
-                check_scene(&scene, &p);
-            }
-        }
-    }
-}
-
 // A graph that is captured for a capacity replays from other sets and features.
 DEVICE_TEST(gpu_hybrid_graph_replays_with_another_scene) {
     int turn = 0;

@@ -92,30 +92,7 @@ DEVICE_TEST(gpu_pairs_random_shapes) {
     }
 }
 
-// ---- channels and rows, each on its own ---------------------------------------------------------
-
-DEVICE_TEST(gpu_pairs_channel_edges) {
-    const int edges[] = {1,  7,  8,  9,  15,  16,  17,  31,  32, 33,
-                         63, 64, 65, 96, 127, 128, 129, 255, 256};
-    int turn = 0;
-    for (int cin : edges) {
-        for (int cout : edges) {
-            numeric type = numerics[turn++ % 4];
-            if (test_quick() && turn % 23) {
-                continue;
-            }
-            random_state random = random_make((uint64_t)turn);
-            conv_shape s = shape_make(3, cin, turn % 3 ? 0 : edges[turn % 19], cout, type);
-            problem p = problem_make(&random, s, 40, 70);
-            p.room = turn % 5 ? 3 : 50000;
-            problem_move(&random, &p);
-            problem_fill_lists(&random, &p, 60);
-            problem_fill_epilogue(&random, &p, turn % 16, activation_relu);
-            problem_name(&p, "edges");
-            check_forms(&p);
-        }
-    }
-}
+// ---- many channels, few pairs -------------------------------------------------------------------
 
 DEVICE_TEST(gpu_pairs_many_channels) {
     for (auto &c : many_channels) {
@@ -154,34 +131,6 @@ DEVICE_TEST(gpu_pairs_empty_lists_and_single_pairs) {
                     problem_name(&p, "few pairs");
                     check_forms(&p);
                 }
-            }
-        }
-    }
-}
-
-// One offset has all outputs, the others a few: one share of the grid has many lists, most have
-// part of one.
-DEVICE_TEST(gpu_pairs_unequal_lengths) {
-    for (numeric type : numerics) {
-        for (int volume : {27, 125, 1000}) {
-            for (int cin : {16, 100}) {
-                if (test_quick() && (volume > 125 || cin > 16)) {
-                    continue;
-                }
-                random_state random = random_make((uint64_t)(volume + cin + type));
-                conv_shape s = shape_make(volume, cin, 0, 24, type);
-                int32_t outputs = test_quick() ? 400 : 5000;
-                problem p = problem_make(&random, s, 300, outputs);
-                p.map.assign((size_t)outputs * (size_t)volume, -1);
-                for (int32_t o = 0; o < outputs; ++o) {
-                    int32_t *taps = p.map.data() + (int64_t)o * volume;
-                    taps[volume / 3] = o % 300;
-                    taps[random_int(&random, 0, volume - 1)] = random_int(&random, 0, 299);
-                    taps[volume - 1] = o < 40 ? 7 : -1;
-                }
-                problem_fill_epilogue(&random, &p, with_scale, activation_none);
-                problem_name(&p, "unequal");
-                check_forms(&p);
             }
         }
     }
@@ -307,31 +256,6 @@ void check_scene(const forms_scene<W> *scene, problem *p, pairs_form form, pairs
     std::vector<char> out = device_pairs_run(p, &d);
     problem_good(p, out, __FILE__, line);
     guarded_finish();
-}
-
-DEVICE_TEST(gpu_pairs_layers) {
-    int turn = 0;
-    for (int kind = forms_submanifold; kind < forms_kinds; ++kind) {
-        for (numeric type : numerics) {
-            for (pairs_form form : forms) {
-                for (int seed = 0; seed < (test_quick() ? 1 : 6); ++seed, ++turn) {
-                    random_state random = random_make((uint64_t)turn);
-                    kernel_shape kernel = reference_random_kernel(&random, 5, 2, {1, 1, 1});
-                    forms_scene<uint32_t> scene =
-                        forms_scene_random<uint32_t>(&random, (forms_kind)kind, kernel);
-                    conv_shape s = shape_make(
-                        kernel_volume(&kernel), channels_random(&random, channels_edges),
-                        turn % 4 ? 0 : 17, channels_random(&random, channels_edges), type);
-                    problem p = problem_make(&random, s, (int32_t)scene.source.size(),
-                                             (int32_t)scene.outputs.size());
-                    p.room = turn % 3 ? 0 : 100;
-                    problem_fill_epilogue(&random, &p, with_scale | with_shift, activation_relu);
-                    problem_name(&p, scene.name);
-                    check_scene(&scene, &p, form, pairs_sides_one, random_int(&random, 0, 2));
-                }
-            }
-        }
-    }
 }
 
 // The lists of a half map from both sides: with and without the centre, of all offsets or of those
@@ -473,52 +397,6 @@ DEVICE_TEST(gpu_pairs_special_values_stay_in_their_rows) {
                 problem_name(&p, "special");
                 problem_special_good(p, 20, pairs_run_form(&p, form));
             }
-        }
-    }
-}
-
-// ---- graphs -------------------------------------------------------------------------------------
-
-// A graph that is captured for a capacity replays with other lists, counts and features.
-DEVICE_TEST(gpu_pairs_graph_replays_with_another_scene) {
-    for (numeric type : numerics) {
-        for (pairs_form form : forms) {
-            random_state random = random_make((uint64_t)type);
-            conv_shape s = shape_make(8, 40, 0, 24, type);
-            problem one = problem_make(&random, s, 200, 300);
-            problem_fill_lists(&random, &one, 70);
-            problem_name(&one, "captured");
-            one.room = 10000;
-            device_pairs d;
-            device_pairs_make(&one, form, pairs_upload(&one), &d);
-            CUDA_CHECK(cudaDeviceSynchronize());
-            cudaGraphExec_t graph = stream_capture([&](cudaStream_t stream) {
-                CHECK_OK(conv_pairs_run(gpu(), &d.args, d.scratch, d.scratch_bytes, stream));
-            });
-            REQUIRE(graph != nullptr);
-            for (int32_t outputs : {300, 0, 1, 257, 1200}) {
-                problem p = problem_make(&random, s, 200, outputs);
-                problem_fill_lists(&random, &p, outputs > 1000 ? 20 : 60);
-                p.weight = one.weight;
-                problem_name(&p, "replayed");
-                const map_lists from = pairs_upload(&p), to = d.args.pairs;
-                const int32_t pairs = device_value(from.begin + 8);
-                REQUIRE(pairs <= to.capacity);
-                const auto copy = [](int32_t *to, const int32_t *from, int32_t count) {
-                    CUDA_CHECK(cudaMemcpyAsync(to, from, (size_t)count * sizeof *to,
-                                               cudaMemcpyDeviceToDevice, stream_get()));
-                };
-                copy(to.begin, from.begin, 9);
-                copy(to.input, from.input, pairs);
-                copy(to.output, from.output, pairs);
-                device_copy_in((int32_t *)d.args.count, &outputs, 1);
-                features_refill(type, d.args.in, p.in);
-                CUDA_CHECK(cudaGraphLaunch(graph, stream_get()));
-                std::vector<char> out = device_problem_fetch(&p, &d);
-                problem_good(&p, out);
-            }
-            CUDA_CHECK(cudaGraphExecDestroy(graph));
-            guarded_finish();
         }
     }
 }

@@ -257,27 +257,6 @@ TEST(portable_emulated_mbarriers_are_needed) {
     CHECK(!fails(1) && !fails(2));
 }
 
-// Which tiles are halved.
-TEST(portable_halved) {
-    CHECK_EQUAL(portable_halved(717, 27), 45);
-    CHECK_EQUAL(portable_halved(1, 27), 1);
-    CHECK_EQUAL(portable_halved(0, 27), 0);
-    CHECK_EQUAL(portable_halved(717, 125), 0);
-}
-
-// Few tiles are thread blocks of their own; many are shared out to those that have room.
-TEST(portable_workers) {
-    CHECK_EQUAL(portable_workers(0, 264, 2), 0);
-    CHECK_EQUAL(portable_workers(717, 264, 2), 717);
-    CHECK_EQUAL(portable_workers(4 * 264, 264, 1), 4 * 264);
-    CHECK_EQUAL(portable_workers(4 * 264 + 1, 264, 4), 264);
-    CHECK_EQUAL(portable_workers(717, 132, 4), 132); // more chunks, more thread blocks
-    CHECK_EQUAL(portable_workers(717, 132, 8), 717);
-    CHECK_EQUAL(portable_workers(2000, 132, 100), 132);
-    CHECK_EQUAL(portable_workers(9, 0, 2),
-                0); // more slices than room: the launch has one worker each
-}
-
 // Two sets of warps have a thread block for each tile, of which a grid has 65535 at most.
 TEST(portable_splits_where_a_grid_has_room) {
     const conv_sizes one = {1, 2, 1, 1}, both = {1, 2, 2, 1};
