@@ -452,7 +452,8 @@ SPIRA_API int64_t bench_check_order(bench_pool *pool, const spira::kernel_shape 
     spira::order_layout host = bench_order(pool, count, device.volume, false);
     int64_t entries = spira::order_begin(&host, host.groups, 0);
     memset(host.source, bench_poison, (size_t)entries * sizeof *host.source);
-    size_t scratch = spira::order_host_workspace(count);
+    size_t scratch = 0;
+    BENCH_TRY(spira::order_host_workspace(count, &scratch));
     spira::order_request request = {};
     request.kernel = *kernel;
     request.map = map;

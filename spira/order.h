@@ -261,18 +261,21 @@ SPIRA_API void order_schedule_host(const order_host *h) {
     }
 }
 
-// Returns the bytes of scratch for order_build_host.
-SPIRA_API size_t order_host_workspace(int32_t capacity) {
+// Bytes of scratch for order_build_host.
+SPIRA_API status order_host_workspace(int32_t capacity, size_t *bytes) {
+    SPIRA_TRY(capacity_check(capacity, "capacity"));
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     workspace w = workspace_begin(nullptr);
     order_host_carve(&w, capacity);
-    return w.used;
+    *bytes = w.used;
+    return status_success();
 }
 
 // Builds the ordered layout of a kernel map on the host. `order_build` (order.cuh) gives the same
 // bytes.
 //
 // inputs   request: with a map, in host memory; its compact form is not read
-//          scratch: order_host_workspace(capacity) bytes, aligned to 256
+//          scratch: the bytes of order_host_workspace, aligned to 256
 // outputs  request->layout: all row groups of the capacity; those past the count have rows of -1 and
 //          no offsets
 // errors   null or misaligned pointers, sizes, a layout or scratch that is too small
@@ -282,7 +285,9 @@ SPIRA_API status order_build_host(const order_request *request, void *scratch,
     SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
     SPIRA_REQUIRE(!request->compact, status_unsupported, "compact (on the host)", 0);
     SPIRA_TRY(order_request_check(request));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, order_host_workspace(request->capacity)));
+    size_t needed = 0;
+    SPIRA_TRY(order_host_workspace(request->capacity, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     workspace w = workspace_begin(scratch);
     order_host h = order_host_carve(&w, request->capacity);
     h.request = order_request_whole(request);

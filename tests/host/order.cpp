@@ -15,7 +15,8 @@ static order_layout layout_new(int32_t capacity, int32_t volume) {
 
 static status build(const kernel_shape *kernel, const int32_t *map, int32_t count, int32_t capacity,
                     order_layout t, int threshold = 0) {
-    const size_t bytes = order_host_workspace(capacity);
+    size_t bytes = 0;
+    CHECK_OK(order_host_workspace(capacity, &bytes));
     order_request r = {};
     r.kernel = *kernel;
     r.threshold = threshold;
@@ -609,7 +610,9 @@ TEST(order_takes_what_it_states) {
                         round_up((groups + 1) / 2 * 4, workspace_alignment));
         }
     }
-    CHECK(order_host_workspace(1000) >= 12000 && order_host_workspace(1000) <= 12000 + 512);
+    size_t bytes = 0;
+    CHECK_OK(order_host_workspace(1000, &bytes));
+    CHECK(bytes >= 12000 && bytes <= 12000 + 512);
 }
 
 // ---- planted errors -----------------------------------------------------------------------------
@@ -654,7 +657,10 @@ TEST(order_refuses) {
     int32_t count = 10;
     int32_t *map = guarded_new<int32_t>(count * 27);
     std::fill(map, map + count * 27, -1);
-    const size_t bytes = order_host_workspace(64);
+    size_t bytes = 0;
+    REQUIRE_OK(order_host_workspace(64, &bytes));
+    CHECK_STATUS(order_host_workspace(64, nullptr), status_null_pointer);
+    CHECK_STATUS(order_host_workspace(0, &bytes), status_bad_size);
     char *scratch = guarded_new<char>((int64_t)bytes);
     order_request good = {};
     good.kernel = kernel_cube(3, 1);

@@ -172,7 +172,9 @@ static void forms_make(int kind, int K, int32_t voxels, forms_host *h) {
     char *at = h->order.data() + -(uintptr_t)h->order.data() % workspace_alignment;
     workspace space = workspace_begin(at);
     const order_layout order = order_layout_take(&space, voxels, volume);
-    std::vector<char> scratch(order_host_workspace(voxels) + workspace_alignment);
+    size_t bytes = 0;
+    CHECK_OK(order_host_workspace(voxels, &bytes));
+    std::vector<char> scratch(bytes + workspace_alignment);
     at = scratch.data() + -(uintptr_t)scratch.data() % workspace_alignment;
     order_request request = {};
     request.kernel = kernel;
@@ -180,7 +182,7 @@ static void forms_make(int kind, int K, int32_t voxels, forms_host *h) {
     request.count = &voxels;
     request.capacity = voxels;
     request.layout = order;
-    CHECK_OK(order_build_host(&request, at, order_host_workspace(voxels)));
+    CHECK_OK(order_build_host(&request, at, bytes));
     h->forms = {h->map.data(), K, voxels, h->half.data(), h->compact.data(), pairs, order};
 }
 

@@ -182,7 +182,8 @@ inline spira::order_request order_request_make(const test_memory *m, order_scene
 
 // The layout of a scene.
 inline order_arrays order_arrays_on_host(const order_scene *s, int32_t extra) {
-    const size_t bytes = spira::order_host_workspace(s->capacity);
+    size_t bytes = 0;
+    CHECK_OK(spira::order_host_workspace(s->capacity, &bytes));
     spira::order_request r = order_scene_request(s);
     r.layout = order_layout_new(&memory_host, spira::order_count(s->capacity) + extra,
                                 order_scene_columns(s));
