@@ -424,54 +424,43 @@ SPIRA_API spira::status scan_read(const char *path, const scan_options *options,
 
 // ---- bounds -------------------------------------------------------------------------------------
 
-// Finds the smallest and the largest x, y, z of a scan of points. Skips NaN and infinities: the
-// voxelisation drops their rows.
-//
-// inputs:  cloud  a scan of points
-// outputs: lo, hi  [3] metres
-// errors:  status_null_pointer; also "cloud->points" for a scan of voxels
-//          status_bad_size  "cloud->rows": no rows
-//          status_not_finite  "cloud->points": an axis has no finite value
-SPIRA_API spira::status scan_bounds_points(const scan_cloud *cloud, float lo[3], float hi[3]) {
-    SPIRA_REQUIRE(cloud, spira::status_null_pointer, "cloud", 0);
+// The smallest and the largest x, y, z of rows [rows, columns]. Skips NaN and infinities.
+template <typename T>
+SPIRA_API spira::status scan_bounds(const char *name, const T *data, int64_t rows, int columns,
+                                    T *lo, T *hi) {
     SPIRA_REQUIRE(lo && hi, spira::status_null_pointer, lo ? "hi" : "lo", 0);
-    SPIRA_REQUIRE(cloud->points, spira::status_null_pointer, "cloud->points", 0);
-    SPIRA_REQUIRE(cloud->rows > 0, spira::status_bad_size, "cloud->rows", cloud->rows);
+    SPIRA_REQUIRE(data, spira::status_null_pointer, name, 0);
+    SPIRA_REQUIRE(rows > 0, spira::status_bad_size, "cloud->rows", rows);
     for (int axis = 0; axis < 3; ++axis) {
         bool any = false;
-        for (int64_t row = 0; row < cloud->rows; ++row) {
-            float value = cloud->points[row * cloud->columns + axis];
-            if (spira::float_is_finite(value)) {
+        for (int64_t row = 0; row < rows; ++row) {
+            const T value = data[row * columns + axis];
+            if (spira::float_is_finite((float)value)) {
                 lo[axis] = any && lo[axis] < value ? lo[axis] : value;
                 hi[axis] = any && hi[axis] > value ? hi[axis] : value;
                 any = true;
             }
         }
-        SPIRA_REQUIRE(any, spira::status_not_finite, "cloud->points", axis);
+        SPIRA_REQUIRE(any, spira::status_not_finite, name, axis);
     }
     return spira::status_success();
 }
 
-// Finds the smallest and the largest x, y, z of a scan of voxels.
+// The bounds of a scan of points in metres, or of a scan of voxels.
 //
-// inputs:  cloud  a scan of voxels
-// outputs: lo, hi  [3] voxels
-// errors:  status_null_pointer; also "cloud->voxels" for a scan of points
+// outputs: lo, hi  [3]
+// errors:  status_null_pointer; also "cloud->points" or "cloud->voxels" for a scan of the other
+// kind
 //          status_bad_size  "cloud->rows": no rows
+//          status_not_finite  "cloud->points": an axis has no finite value
+SPIRA_API spira::status scan_bounds_points(const scan_cloud *cloud, float lo[3], float hi[3]) {
+    SPIRA_REQUIRE(cloud, spira::status_null_pointer, "cloud", 0);
+    return scan_bounds("cloud->points", cloud->points, cloud->rows, cloud->columns, lo, hi);
+}
+
 SPIRA_API spira::status scan_bounds_voxels(const scan_cloud *cloud, int32_t lo[3], int32_t hi[3]) {
     SPIRA_REQUIRE(cloud, spira::status_null_pointer, "cloud", 0);
-    SPIRA_REQUIRE(lo && hi, spira::status_null_pointer, lo ? "hi" : "lo", 0);
-    SPIRA_REQUIRE(cloud->voxels, spira::status_null_pointer, "cloud->voxels", 0);
-    SPIRA_REQUIRE(cloud->rows > 0, spira::status_bad_size, "cloud->rows", cloud->rows);
-    for (int axis = 0; axis < 3; ++axis) {
-        lo[axis] = hi[axis] = cloud->voxels[axis];
-        for (int64_t row = 1; row < cloud->rows; ++row) {
-            int32_t value = cloud->voxels[row * 3 + axis];
-            lo[axis] = value < lo[axis] ? value : lo[axis];
-            hi[axis] = value > hi[axis] ? value : hi[axis];
-        }
-    }
-    return spira::status_success();
+    return scan_bounds("cloud->voxels", cloud->voxels, cloud->rows, 3, lo, hi);
 }
 
 // ---- writing ------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ TEST(scan_range_that_cannot_be_is_refused) {
     CHECK_STATUS(networks::network_range(&n, lo, hi, wide), status_grid);
     CHECK_STATUS(networks::network_range(&n, lo, hi, fine), status_grid);
     CHECK(!memcmp((void *)&before, (void *)&n, sizeof n));
-    const float flat[3] = {10, 10, 0.3f}, far[3] = {1e7f, 1e7f, 1e7f};
+    const float flat[3] = {10, 10, 0.3f}, far[3] = {1e6f, 1e6f, 1e6f};
     REQUIRE_OK(networks::network_range(&n, lo, flat, voxel)); // too flat for the strided layers
     CHECK_STATUS(side::range_check(&n), status_layer);
     REQUIRE(networks::network_make("VoxelNeXt", &n)); // has no dense map
