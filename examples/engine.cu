@@ -103,7 +103,7 @@ static void bounds_find(const networks::network *net, const std::vector<frame> &
 // A layout for the network and all scans together.
 static spira::status layout_fit(const std::vector<frame> &frames, side::job *job) {
     float lo[3], hi[3];
-    const frame none = {};
+    const frame none = frame_none(job->net);
     spira::word_need need = {};
     spira::voxel_input in;
     bounds_find(job->net, frames, lo, hi);
@@ -157,7 +157,7 @@ static spira::status limits_choose(const choices *c, const std::vector<frame> &f
     for (int i = 1; i < spira::net_sets_max; ++i) { // sets that dilate may have more than the input
         most[i] = (int32_t)std::min((double)INT32_MAX, ceil(most[i] * more));
     }
-    const frame none = {};
+    const frame none = frame_none(job->net);
     if (!frames.empty()) { // else the plan has no more to go by than the finest set
         spira::net_capacities(job->plan, most, job->net->layers);
     }
@@ -645,6 +645,9 @@ int main(int argc, char **argv) {
     float *params = nullptr;
     int code = engine::network_choose(&c, model, net, plan, &params);
     code = code ? code : engine::run_scans(&c, net, plan, params);
+    if (code == 2 && !net->count) { // there is no such network
+        engine::usage(stderr);
+    }
     free(params);
     delete model;
     free(plan);

@@ -28,6 +28,13 @@ static int row_columns(const networks::network *net) {
     return 3 + net->input_channels;
 }
 
+// A frame without points, in memory that is there.
+static inline frame frame_none(const networks::network *net) {
+    frame f = {};
+    f.rows.resize((size_t)row_columns(net));
+    return f;
+}
+
 // Adds the scans of a folder, sorted by name. A path that is no folder is taken for a scan.
 static void paths_add(const char *path, std::vector<std::string> *paths) {
     DIR *folder = opendir(path);

@@ -257,7 +257,8 @@ static spira::status node_launch_as(const node *n, const tensors *t, void *works
     SPIRA_TRY(spira::device_status_clear(t->trouble, stream));
     SPIRA_TRY(rows_launch(n, t, &a, stream));
     const spira::voxelize_args<W> voxels = {&n->from->layout, &input, a.set, a.rows, t->trouble};
-    SPIRA_TRY(spira::voxelize(&voxels, a.scratch, a.scratch_bytes, stream));
+    SPIRA_TRY(
+        (spira::voxelize<W, spira::voxel_limits_any>(&voxels, a.scratch, a.scratch_bytes, stream)));
     spira::voxel_features_args<W> mean = {};
     mean.kind = spira::voxel_feature_mean;
     mean.values = t->rows;
