@@ -65,7 +65,7 @@ void check_layer(random_state *random, const scene<W> *scene, kernel_shape kerne
     request.trouble = device_zeros<device_status>(1);
     size_t bytes = 1;
     CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
-    char *memory = device_new<char>((int64_t)bytes);
+    char *memory = device_new_poisoned<char>((int64_t)bytes);
     conv_map map;
     if (bytes) {
         CHECK_STATUS(conv_map_build(gpu(), &request, memory, bytes - 1, &map, stream_get()),
@@ -131,7 +131,7 @@ conv_map_request<uint32_t> request_make(const scene<uint32_t> *scene, const kern
 conv_map map_make(const conv_map_request<uint32_t> &request) {
     size_t bytes = 0;
     CHECK_OK(conv_map_bytes(gpu(), &request, &bytes));
-    char *memory = device_new<char>((int64_t)bytes);
+    char *memory = device_new_poisoned<char>((int64_t)bytes);
     conv_map map = {};
     CHECK_OK(conv_map_build(gpu(), &request, memory, bytes, &map, stream_get()));
     return map;

@@ -40,7 +40,7 @@ DEVICE_TEST(enqueue_workspace_is_enough) {
     // The workspace has exactly the bytes asked for, between sentinels.
     CHECK_OK(frame_new(150, {20, 20, 10}, &f));
     CHECK_OK(bindings_new(p, &f, &m, &b));
-    char *workspace = device_new<char>((int64_t)small);
+    char *workspace = device_new_poisoned<char>((int64_t)small);
     CHECK_OK(plugin_pack(p, b.params, b.in[input_weights], nullptr));
     CHECK_EQUAL(plugin_enqueue(p, b.in, b.out, workspace, nullptr), 0);
     CHECK(expect_no_cuda_error());
@@ -79,7 +79,10 @@ DEVICE_TEST(enqueue_reports_a_capacity_that_is_exceeded) {
     CHECK_OK(frame_new(150, {20, 20, 10}, &f));
     CHECK_OK(bindings_new(p, &f, &m, &b));
     CHECK_OK(plugin_pack(p, b.params, b.in[input_weights], nullptr));
-    CHECK_EQUAL(plugin_enqueue(p, b.in, b.out, b.workspace, nullptr), 0);
+    size_t bytes = 0;
+    CHECK_OK(plugin_workspace(p, {300, 100}, &bytes));
+    char *workspace = device_new_poisoned<char>((int64_t)bytes);
+    CHECK_EQUAL(plugin_enqueue(p, b.in, b.out, workspace, nullptr), 0);
     CHECK(expect_no_cuda_error());
     spira::device_status trouble = device_value((const spira::device_status *)b.out[output_status]);
     spira::status s = spira::device_status_read(&trouble);
