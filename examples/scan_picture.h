@@ -123,12 +123,15 @@ SPIRA_API void picture_project(const picture_view *view, const float at[3], floa
 // Fills the square of a mark where nothing is nearer. depth [height, width]
 SPIRA_API void picture_fill(const picture_mark *mark, const float pixel[2], float nearness, int dot,
                             picture *image, float *depth) {
-    const int edge = spira::max_of(dot, (int)lroundf(mark->edge * image->scale));
-    const int left = (int)floorf(pixel[0] - 0.5f * (float)(edge - 1));
-    const int top = (int)floorf(pixel[1] - 0.5f * (float)(edge - 1));
-    const int bottom = image->height - picture_caption;
-    for (int y = spira::max_of(top, 0); y < spira::min_of(top + edge, bottom); ++y) {
-        for (int x = spira::max_of(left, 0); x < spira::min_of(left + edge, image->width); ++x) {
+    const float half = 0.5f * fmaxf((float)dot, mark->edge * image->scale + 0.04f); // no gaps
+    int first[2], end[2]; // neighbours have the same edge
+    for (int a = 0; a < 2; ++a) {
+        const float most = (float)(a ? image->height - picture_caption : image->width);
+        first[a] = (int)fminf(fmaxf(floorf(pixel[a] - half), 0), most);
+        end[a] = (int)fminf(fmaxf(floorf(pixel[a] + half), 0), most);
+    }
+    for (int y = first[1]; y < end[1]; ++y) {
+        for (int x = first[0]; x < end[0]; ++x) {
             const int64_t at = (int64_t)y * image->width + x;
             if (nearness > depth[at]) {
                 depth[at] = nearness;

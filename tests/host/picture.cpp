@@ -274,6 +274,24 @@ TEST(picture_shows_what_is_nearest_in_its_size) {
     picture_free(&image);
 }
 
+// Squares side by side leave no gap.
+TEST(picture_tiles_squares) {
+    picture_mark marks[40];
+    for (int i = 0; i < 40; ++i) {
+        marks[i] = mark_at(0.3f * (float)i, 5, 0, 0.3f, (uint8_t)(50 + i));
+    }
+    const picture_view above = {0, 0, 1};
+    picture image;
+    REQUIRE_OK(picture_draw(&above, marks, 40, &image));
+    const int y = (image.height - picture_caption) / 2;
+    for (int i = 0, x = 0; x < image.width; ++x) {
+        const uint8_t *rgb = image.rgb + ((int64_t)y * image.width + x) * 3;
+        i += rgb[1] == 1 && rgb[0] == 50 + i + 1;
+        CHECK(x < 90 || x > image.width - 90 || (rgb[1] == 1 && rgb[0] == 50 + i));
+    }
+    picture_free(&image);
+}
+
 // One point in a thousand that is far off is not shown, and changes nothing else.
 TEST(picture_is_cropped) {
     picture_mark *marks = guarded_new<picture_mark>(1000);
