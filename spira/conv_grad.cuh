@@ -164,8 +164,8 @@ SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_s
 // errors   null pointers, sizes, alignment, a half map of an even volume, scratch that is too small
 // Asynchronous; two launches, three with a bias gradient. Products of fp16 and bf16 are exact, tf32
 // rounds the features to 10 bits of fraction; sums are fp32. Bit-identical from run to run: the
-// order of the additions depends on the pairs, the shape, the device_info and on whether there is a
-// bias gradient, not on the capacities.
+// order of the additions depends on the pairs, the shape and the device_info, not on the
+// capacities.
 //
 // cost     (cin + cout) elements gathered for each pair, times the tiles of up to 256 channels on
 //          the other side; written and read once for each part: the sums of a tile

@@ -58,15 +58,15 @@ SPIRA_API conv_sizes narrow_sizes_choose(const conv_shape *s, int32_t capacity,
 
 // ---- launch -------------------------------------------------------------------------------------
 
-template <typename E, bool folded, int steps, int halves>
+template <typename E, int fold, int steps, int halves>
 SPIRA_API status narrow_launch(conv_params p, cudaStream_t stream) {
     p.fold = narrow_fold(p.cin);
     p.wide_in = (uintptr_t)p.in % (8 * steps) == 0 && p.cin * (int)sizeof(E) % (8 * steps) == 0;
     const int64_t pairs = order_pairs(order_count(p.capacity));
     const int64_t each = narrow_pair / (8 * narrow_groups);
     const unsigned grid = (unsigned)ceil_div(pairs * each * p.sizes.split, narrow_warps);
-    auto kernel = p.wide_in ? narrow_kernel<E, folded, steps, halves, true>
-                            : narrow_kernel<E, folded, steps, halves, false>;
+    auto kernel = p.wide_in ? narrow_kernel<E, fold, steps, halves, true> : narrow_kernel < E,
+         fold == 1 ? 1 : 0, steps, halves, false > ;
     return kernel_launch(kernel, {grid, narrow_threads, stream, "conv", p.programmatic}, p);
 }
 
@@ -74,12 +74,12 @@ SPIRA_API status narrow_launch(conv_params p, cudaStream_t stream) {
 template <typename E>
 SPIRA_API status narrow_run(const conv_params &p, cudaStream_t stream) {
     const bool one = narrow_halves(p.cout) == 1;
-    const auto launch = narrow_steps(p.cin) > 1
-                            ? one ? narrow_launch<E, false, 2, 1> : narrow_launch<E, false, 2, 2>
-                        : narrow_fold(p.cin) > 1
-                            ? one ? narrow_launch<E, true, 1, 1> : narrow_launch<E, true, 1, 2>
-                        : one ? narrow_launch<E, false, 1, 1>
-                              : narrow_launch<E, false, 1, 2>;
+    const auto launch =
+        narrow_steps(p.cin) > 1   ? one ? narrow_launch<E, 1, 2, 1> : narrow_launch<E, 1, 2, 2>
+          : narrow_fold(p.cin) == 1 ? one ? narrow_launch<E, 1, 1, 1> : narrow_launch<E, 1, 1, 2>
+          : narrow_fold(p.cin) == 2 ? one ? narrow_launch<E, 2, 1, 1> : narrow_launch<E, 2, 1, 2>
+          : one ? narrow_launch<E, 4, 1, 1>
+                                  : narrow_launch<E, 4, 1, 2>;
     return launch(p, stream);
 }
 

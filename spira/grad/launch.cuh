@@ -114,16 +114,12 @@ SPIRA_API grad_cut grad_cut_of(const conv_shape *s, const device_info *d, int ro
     return c;
 }
 
-// Leaves room for the thread blocks of a bias gradient beside those of Hopper's kernel: shared
-// memory, or where that kernel has all registers one multiprocessor in 32.
+// Leaves shared memory for the thread blocks of a bias gradient beside those of Hopper's kernel.
+// Where that kernel has all registers, the bias gradient runs behind it: multiprocessors of its own
+// would take longer.
 SPIRA_API void grad_cut_beside(const conv_shape *s, const device_info *d, grad_cut *c) {
-    enum { share = 32, bytes = 1024 + grad_bias_threads * grad_bias_each * (int)sizeof(float) };
-    if (c->form != grad_form_hopper) {
-        return;
-    }
-    if (grad_hopper_registers_move(c->rows, c->columns)) {
-        const int room = d->multiprocessors - d->multiprocessors / share;
-        c->parts = (int)max_of(min_of(c->parts, room / (c->down * c->across)), 1);
+    enum { bytes = 1024 + grad_bias_threads * grad_bias_each * (int)sizeof(float) };
+    if (c->form != grad_form_hopper || grad_hopper_registers_move(c->rows, c->columns)) {
         return;
     }
     const int stages = grad_hopper_stages(c->rows, c->columns, s->volume, d->shared_max - bytes);

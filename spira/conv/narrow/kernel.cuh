@@ -161,7 +161,7 @@ SPIRA_DEVICE void narrow_join(int split, int share, narrow_shared<halves> *share
     }
 }
 
-template <typename E, bool folded, int steps, int halves, bool wide>
+template <typename E, int fold, int steps, int halves, bool wide>
 SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halves, wide))
     narrow_kernel(const __grid_constant__ conv_params p) {
 #if SPIRA_MMA
@@ -172,7 +172,7 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
     __shared__ narrow_shared<halves> shared[narrow_warps];
     static_assert(narrow_warm_loads(shares) <= sizeof shared->at / sizeof *shared->at,
                   "room for narrow_warm");
-    narrow_warm<shares>(p, p.volume * steps * halves * narrow_weight_bytes(p.fold),
+    narrow_warm<shares>(p, p.volume * steps * halves * narrow_weight_bytes(narrow_fold_of<fold>(p)),
                         shared_address(&shared[threadIdx.x / 32].at[0][threadIdx.x % 32]));
     if (!p.programmatic) {
         pdl_wait();
@@ -193,7 +193,7 @@ SPIRA_KERNEL void __launch_bounds__(narrow_threads, narrow_resident(steps, halve
     narrow_sums<halves> sum = {};
 #pragma unroll 1
     for (int begin = 0; begin < p.volume && first < outputs; begin += narrow_scope) {
-        narrow_accumulate<E, folded, steps, halves, wide>(p, first, outputs, begin, share, sum);
+        narrow_accumulate<E, fold, steps, halves, wide>(p, first, outputs, begin, share, sum);
     }
     // ---- finish
     narrow_outputs<narrow_groups * halves> finished;

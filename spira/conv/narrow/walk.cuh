@@ -8,8 +8,8 @@
 // where steps counts 16 input channels, halves 16 output channels, groups 8 places.
 //
 // Few input channels leave most of a step empty. So with up to 8 or 4 of them, 2 or 4 offsets share
-// a step (p.fold, where the variant is `folded`): lanes t with the same t * fold / 4 have the
-// sources, rows and weights of one of them.
+// a step (fold; narrow_fold_of): lanes t with the same t * fold / 4 have the sources, rows and
+// weights of one of them.
 #ifndef SPIRA_CONV_NARROW_WALK_CUH
 #define SPIRA_CONV_NARROW_WALK_CUH
 
@@ -27,14 +27,13 @@ struct narrow_walk {
     uint32_t words;  // a bit for each word that is still to come
     uint32_t word;   // of the current word, the offsets that are still to come
     int begin, base; // first offset of all words, and of the current one
-    int own;         // which of the offsets of a step is the lane's
 };
 
 // Walks from offset `begin` on. share: which of the warps that share the places this one is; it
 // takes every p.sizes.split-th offset. The identity has no mask.
 SPIRA_DEVICE narrow_walk narrow_walk_of(const conv_params &p, int64_t group, int begin, int share) {
     const int lane = threadIdx.x % 32, words = order_words(p.volume), own = begin / 32 + lane;
-    narrow_walk w = {0, 0, 0, begin, begin, (int)(threadIdx.x % 4) * p.fold / 4};
+    narrow_walk w = {0, 0, 0, begin, begin};
     if (p.order.row && own < words) {
         uint32_t every = p.sizes.split == 1 ? ~0u : p.sizes.split == 2 ? 0x55555555u : 0x11111111u;
         w.held = __ldg(p.order.mask + group * words + own) & every << share;
@@ -43,9 +42,15 @@ SPIRA_DEVICE narrow_walk narrow_walk_of(const conv_params &p, int64_t group, int
     return w;
 }
 
+// Which of the offsets of a step is the lane's.
+template <int fold>
+SPIRA_DEVICE int narrow_own_offset(const conv_params &p) {
+    return (int)(threadIdx.x % 4) * narrow_fold_of<fold>(p) / 4;
+}
+
 // Returns the lane's offset of the next step, the step's first one if the lane has none (`lacks` is
 // then -1, else 0); -1 past the last step.
-template <bool folded>
+template <int fold>
 SPIRA_DEVICE int narrow_walk_next(const conv_params &p, narrow_walk &w, int32_t &lacks) {
     lacks = 0;
     if (!w.word) {
@@ -59,11 +64,11 @@ SPIRA_DEVICE int narrow_walk_next(const conv_params &p, narrow_walk &w, int32_t 
     }
     uint32_t own = w.word, left = w.word;
 #pragma unroll
-    for (int i = 1; i < (folded ? (int)narrow_fold_most : 1); ++i) {
-        left &= i < p.fold ? left - 1 : ~0u;
-        own = w.own >= i ? left : own;
+    for (int i = 1; i < (fold ? fold : (int)narrow_fold_most); ++i) {
+        left &= i < narrow_fold_of<fold>(p) ? left - 1 : ~0u;
+        own = narrow_own_offset<fold>(p) >= i ? left : own;
     }
-    if (folded) {
+    if (fold != 1) {
         lacks = own ? 0 : -1;
         own = own ? own : w.word;
     }
@@ -81,9 +86,10 @@ struct narrow_from {
     int bytes;             // that a row has from the lane's first on; 0 or less: none
 };
 
-template <typename E, int steps>
+template <typename E, int fold, int steps>
 SPIRA_DEVICE narrow_from narrow_from_of(const conv_params &p, int64_t group, int place) {
-    const int lane = threadIdx.x % 32, at = lane % 4 % narrow_parts(p.fold) * (8 * steps);
+    const int lane = threadIdx.x % 32,
+              at = lane % narrow_parts(narrow_fold_of<fold>(p)) * (8 * steps);
     narrow_from f;
     f.source = p.order.source + group * p.volume * order_rows + place + lane / 4 * narrow_groups;
     f.pitch = (uint32_t)p.cin * (uint32_t)sizeof(E);
@@ -103,14 +109,15 @@ struct narrow_sources {
     int32_t lacks;             // -1: the lane has no offset, and `at` is unspecified; else 0
 };
 
-template <bool folded>
+template <int fold>
 SPIRA_DEVICE void narrow_sources_load(const conv_params &p, const narrow_from &f, narrow_walk &walk,
                                       narrow_sources &to) {
-    to.offset = narrow_walk_next<folded>(p, walk, to.lacks);
+    to.offset = narrow_walk_next<fold>(p, walk, to.lacks);
     narrow_load_once(to.at, f.source + (int64_t)to.offset * order_rows, to.offset | to.lacks);
 }
 
-SPIRA_DEVICE void narrow_sources_same(const narrow_walk &walk, int first, int outputs,
+template <int fold>
+SPIRA_DEVICE void narrow_sources_same(const conv_params &p, int first, int outputs,
                                       narrow_sources &to) {
 #pragma unroll
     for (int j = 0; j < narrow_groups; ++j) {
@@ -118,7 +125,7 @@ SPIRA_DEVICE void narrow_sources_same(const narrow_walk &walk, int first, int ou
         to.at[j] = place < outputs ? place : -1;
     }
     to.offset = 0;
-    to.lacks = walk.own ? -1 : 0;
+    to.lacks = narrow_own_offset<fold>(p) ? -1 : 0;
 }
 
 // The lane's bytes of a row; zeros where there is no source.
@@ -169,7 +176,7 @@ SPIRA_DEVICE void narrow_row_load(const narrow_from &f, int32_t source,
 }
 
 // Loads the rows of a step whose sources have been loaded, then the sources of a later step.
-template <bool folded, int steps, bool wide>
+template <int fold, int steps, bool wide>
 SPIRA_DEVICE void narrow_slot_load(const conv_params &p, const narrow_from &f, narrow_walk &walk,
                                    narrow_sources &source, narrow_slot<steps, wide> &to) {
     to.offset = source.offset;
@@ -180,12 +187,12 @@ SPIRA_DEVICE void narrow_slot_load(const conv_params &p, const narrow_from &f, n
     int32_t all = -1; // negative if all sources are
 #pragma unroll
     for (int j = 0; j < narrow_groups; ++j) {
-        const int32_t row = folded ? source.at[j] | source.lacks : source.at[j];
+        const int32_t row = fold != 1 ? source.at[j] | source.lacks : source.at[j];
         narrow_row_load(f, row, to.row[j]);
         all &= row;
     }
     to.any = __ballot_sync(~0u, all >= 0);
-    narrow_sources_load<folded>(p, f, walk, source);
+    narrow_sources_load<fold>(p, f, walk, source);
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -214,13 +221,13 @@ SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps, wide> &slot,
 
 // Adds the products of narrow_scope offsets from `begin` on to the warp's places. first: its first
 // place.
-template <typename E, bool folded, int steps, int halves, bool wide>
+template <typename E, int fold, int steps, int halves, bool wide>
 SPIRA_DEVICE void narrow_accumulate(const conv_params &p, int first, int outputs, int begin,
                                     int share, narrow_sums<halves> &sum) {
-    enum { ahead = narrow_ahead(folded, steps, halves, wide) };
+    enum { ahead = narrow_ahead(fold, steps, halves, wide) };
     const int64_t group = first / order_rows;
-    const narrow_from from = narrow_from_of<E, steps>(p, group, first % order_rows);
-    const char *own = narrow_weights_of(p);
+    const narrow_from from = narrow_from_of<E, fold, steps>(p, group, first % order_rows);
+    const char *own = narrow_weights_of<fold>(p);
     narrow_walk walk = narrow_walk_of(p, group, begin, share);
     narrow_sources source[ahead];
     narrow_slot<steps, wide> slot[ahead];
@@ -228,19 +235,25 @@ SPIRA_DEVICE void narrow_accumulate(const conv_params &p, int first, int outputs
     // ---- fill the pipeline
 #pragma unroll
     for (int i = 0; i < ahead; ++i) {
-        narrow_sources_load<folded>(p, from, walk, source[i]);
+        narrow_sources_load<fold>(p, from, walk, source[i]);
     }
     if (!p.order.row && share == 0) {
-        narrow_sources_same(walk, first, outputs, source[0]);
+        narrow_sources_same<fold>(p, first, outputs, source[0]);
     }
     pdl_wait(); // before the first row
 #pragma unroll
     for (int i = 0; i < ahead; ++i) {
-        slot[i].offset = 0;
-        slot[i].any = 0;
+        if (narrow_fills_apart(fold, steps, halves, wide)) {
+            narrow_slot_load<fold>(p, from, walk, source[i], slot[i]);
+        } else {
+            slot[i].offset = 0;
+            slot[i].any = 0;
+        }
     }
-    // ---- multiply a slot, load the weights of the next, load the slot anew. The first round only
-    // loads, so that this code is there once
+    if (slot[0].any) {
+        narrow_weights_load<fold>(p, own, slot[0].offset, weights);
+    }
+    // ---- multiply a slot, load the weights of the next, load the slot anew
 #pragma unroll 1
     while (slot[0].offset >= 0) {
 #pragma unroll
@@ -250,9 +263,9 @@ SPIRA_DEVICE void narrow_accumulate(const conv_params &p, int first, int outputs
                 narrow_multiply<E>(slot[i], weights, sum);
             }
             if (next.any) {
-                narrow_weights_load<folded>(p, own, next.offset, weights);
+                narrow_weights_load<fold>(p, own, next.offset, weights);
             }
-            narrow_slot_load<folded>(p, from, walk, source[i], slot[i]);
+            narrow_slot_load<fold>(p, from, walk, source[i], slot[i]);
         }
     }
 }
