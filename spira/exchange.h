@@ -78,7 +78,7 @@ SPIRA_API status weight_reorder(weight_order order, const weight_shape *shape, s
     SPIRA_TRY(kernel_check(&kernel));
     SPIRA_TRY(size_check(shape->cin, 1, INT64_MAX, "cin"));
     SPIRA_TRY(size_check(shape->cout, 1, INT64_MAX, "cout"));
-    SPIRA_TRY(size_check(element_size, 1, INT64_MAX, "element_size"));
+    SPIRA_TRY(size_check((int64_t)element_size, 1, INT64_MAX, "element_size"));
     char *to = (char *)target;
     for (int k = 0; k < kernel_volume(&kernel); ++k) {
         for (int i = 0; i < shape->cin; ++i) {

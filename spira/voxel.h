@@ -154,9 +154,9 @@ SPIRA_API status voxel_input_check(const voxel_input *in) {
 
 // Refuses voxels that cannot be told apart at a distance from 0.
 SPIRA_API status voxel_step_check(float size, float distance, int axis) {
-    SPIRA_REQUIRE(size >= nextafterf(distance, INFINITY) - distance, status_grid,
-                  "size (below the step of float there: move the points nearer to 0, voxel_shift)",
-                  axis);
+    SPIRA_REQUIRE(
+        size >= nextafterf(distance, numeric_largest(numeric_f32)) - distance, status_grid,
+        "size (below the step of float there: move the points nearer to 0, voxel_shift)", axis);
     return status_success();
 }
 
