@@ -248,6 +248,8 @@ TEST(onnx_keeps_ranges) {
 TEST(onnx_refuses_with_the_node_and_what_was_expected) {
     const bytes conv = conv_node("0", "1", subm);
     const bytes outside = field_bytes(5, tensor("far", {1}, 1, field_number(14, 1)));
+    const bytes five =
+        field_bytes(5, tensor("five", {2, 5, 3, 3, 2}, 10, halves(std::vector<float>(180, 0.5f))));
     const struct {
         bytes graph;
         const char *part;
@@ -269,6 +271,19 @@ TEST(onnx_refuses_with_the_node_and_what_was_expected) {
         {graph_of(conv_node("0", "1", attribute_ints("stride", {2, -2, 2}, false))), "is -2"},
         {graph_of(conv_node("0", "1", attribute_int("inverse", 1))), "no strided layer"},
         {graph_of(conv + node("Add", {"1", "1"}, "2")), "the later of what it adds"},
+        // Cycles: a node reads what itself, or a later node, makes.
+        {graph_of(conv_node("1", "1", subm)), "nothing made"},
+        {graph_of(conv_node("2", "1", subm) + conv_node("1", "2", subm)), "nothing made"},
+        {graph_of(conv + node("Add", {"1", "2"}, "2")), "nothing made"},
+        // A rulebook of another kernel, and weights of another kind.
+        {five + graph_of(conv_node("0", "1", subm + attribute_text("rulebook", "r")) +
+                         node("SparseConvolution", {"1", "five"}, "2",
+                              attribute_ints("kernel_size", {5, 3, 3}, false) + subm +
+                                  attribute_text("rulebook", "r"))),
+         "is that of a layer with another kernel"},
+        {field_bytes(5, tensor("bytes", {2, 3, 3, 3, 2}, 3, field_bytes(9, bytes(108, 1)))) +
+             graph_of(conv_node("0", "1", subm, "bytes")),
+         "its weight bytes"},
         {graph_of(conv + node("ScatterDense", {"1"}, "2", attribute_text("format", "yxz"))),
          "format yxz"},
         {graph_of(conv + node("ScatterDense", {"1"}, "2") +
@@ -292,6 +307,31 @@ TEST(onnx_refuses_with_the_node_and_what_was_expected) {
         if (!CHECK(strstr(told.c_str(), c.part))) {
             fprintf(stderr, "    wanted \"%s\": %s\n", c.part, told.c_str());
         }
+    }
+    delete m;
+}
+
+// Versions, producers and fields that are not known are not refused; weights may have any
+// precision.
+TEST(onnx_reads_whatever_version_a_file_has) {
+    onnx::model *m = new onnx::model;
+    const std::vector<double> doubles(108, 0.5);
+    const bytes raw((const char *)doubles.data(), doubles.size() * sizeof(double));
+    const bytes bf16 = [] {
+        bytes text;
+        for (int i = 0; i < 108; ++i) {
+            text += stored((uint16_t)0x3f00); // 0.5
+        }
+        return text;
+    }();
+    for (const bytes &w : {tensor("v", {2, 3, 3, 3, 2}, 11, field_bytes(9, raw)),
+                           tensor("v", {2, 3, 3, 3, 2}, 16, field_bytes(9, bf16))}) {
+        const bytes graph = graph_of(field_bytes(5, w) + conv_node("0", "1", subm, "v"));
+        const bytes file =
+            field_number(1, 99) + field_bytes(2, "someone") + field_bytes(77, "new") +
+            field_bytes(8, field_bytes(1, "") + field_number(2, 999)) + field_bytes(7, graph);
+        CHECK_EQUAL(onnx_read(file, m), bytes());
+        CHECK(m->net.count == 1 && m->layers[0].weight == std::vector<float>(108, 0.5f));
     }
     delete m;
 }
