@@ -517,9 +517,9 @@ $(CHECK)/linkage.ok: $(LINKED)
 	$(call attempt,internal linkage,nm $(LINKED:.ok=.o) >$@.nm && \
 	      ! grep -E ' [A-TV-Zui] _Z[A-Z]*5spira' $@.nm)
 
-# The program of README.md for a CPU, compiled and run.
-$(CHECK)/readme_cpu.ok: README.md $(HOST_HEADERS)
-	$(call attempt,the C++ program of README.md,awk '/^```/ { on = /cpp/; next } on' README.md \
+# The program for a CPU, compiled and run.
+$(CHECK)/readme_cpu.ok: spira/README.md $(HOST_HEADERS)
+	$(call attempt,the C++ program of spira/README.md,awk '/^```/ { on = /cpp/; next } on' $< \
 	      >$(@:.ok=.cpp) && grep -q main $(@:.ok=.cpp) && \
 	      $(CXX) $(HOSTFLAGS) -I. $(@:.ok=.cpp) -o $(@:.ok=) && $(@:.ok=))
 
