@@ -284,7 +284,7 @@ DEVICE_TEST(gpu_shortcut_refuses) {
     float *weight = device_zeros<float>(64 * 64);
     char *packed = device_new<char>(64 * 64 * 2 + 256);
     CHECK_OK(conv_shortcut_bytes(gpu(), s, 32, 32, &bytes));
-    CHECK_EQUAL(bytes, (size_t)(64 * 64 * 2));
+    CHECK_EQUAL(bytes, 64 * 64 * 2 + sizeof(conv_weights_tag));
     CHECK_STATUS(conv_shortcut_bytes(gpu(), &narrow, 32, 32, &bytes), status_unsupported);
     CHECK_STATUS(conv_shortcut_bytes(gpu(), s, 0, 32, &bytes), status_bad_size);
     CHECK_STATUS(conv_shortcut_bytes(gpu(), nullptr, 32, 32, &bytes), status_null_pointer);
