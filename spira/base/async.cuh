@@ -37,6 +37,12 @@ SPIRA_DEVICE uint32_t shared_load_elected(uint32_t from) {
     return v;
 }
 
+SPIRA_DEVICE uint2 shared_load_2(uint32_t from) {
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from) : "memory");
+    return v;
+}
+
 SPIRA_DEVICE uint4 shared_load_4(uint32_t from) {
     uint4 v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -100,8 +100,8 @@ SPIRA_API downsample_grid<W> downsample_grid_make(const word_layout *layout, tri
     g.floor = word_stride_mask<W>(layout, stride);
     g.row = (W) ~(((W)1 << layout->shift_y) - 1);
     g.plane = layout->shift_x < (int)(8 * sizeof(W)) ? (W) ~(((W)1 << layout->shift_x) - 1) : 0;
-    g.floor |=
-        rx == 1 ? g.plane : 0; // x is a multiple already; the mask then serves distances, too
+    // x, or x and y, are multiples already. Without a gap the mask serves distances, too.
+    g.floor |= rx * ry == 1 ? g.row : rx == 1 ? g.plane : 0;
     g.step_x = word_delta<W>(layout, triple_make(from.x, 0, 0));
     g.step_y = word_delta<W>(layout, triple_make(0, from.y, 0));
     g.span = (W)(min_of(stride.z, (int64_t)1 << layout->width.z) - 1); // within the field

@@ -83,11 +83,9 @@ SPIRA_DEVICE void downsample_find_close(const downsample_window_of<near> &window
 template <bool near>
 SPIRA_DEVICE int downsample_before(const downsample_window_of<near> &window, uint32_t at) {
     const uint32_t away = at - window.words;
-    uint32_t bits, before;
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(bits), "=r"(before)
-                 : "r"(window.marks + away / 128 * (uint32_t)sizeof(downsample_heads)));
-    return (int)before + __popc(bits & ((1u << away / 4 % 32) - 1));
+    const uint2 heads =
+        shared_load_2(window.marks + away / 128 * (uint32_t)sizeof(downsample_heads));
+    return (int)heads.y + __popc(heads.x & ((1u << away / 4 % 32) - 1));
 }
 
 // ---- the set itself -----------------------------------------------------------------------------

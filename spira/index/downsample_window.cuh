@@ -39,8 +39,9 @@ SPIRA_DEVICE bool downsample_fits(const downsample_grid<W> &g, uint32_t distance
 
 template <typename W>
 SPIRA_DEVICE downsample_grid<uint32_t> downsample_grid_near(const downsample_grid<W> &g) {
-    return {(uint32_t)g.floor,  (uint32_t)g.row,  (uint32_t)g.plane, (uint32_t)g.step_x,
-            (uint32_t)g.step_y, (uint32_t)g.span, (uint32_t)g.group, (uint32_t)g.reach};
+    return {(uint32_t)g.floor,  (uint32_t)g.row,    (uint32_t)g.plane,
+            (uint32_t)g.step_x, (uint32_t)g.step_y, (uint32_t)g.span,
+            (uint32_t)g.group,  (uint32_t)g.reach,  0};
 }
 
 // ---- filling windows ----------------------------------------------------------------------------

@@ -83,6 +83,10 @@ inline void shared_store(uint32_t to, uint32_t v) {
     shared_at<uint32_t>(to) = v;
 }
 
+inline uint2 shared_load_2(uint32_t from) {
+    return shared_at<uint2>(from);
+}
+
 inline void proxy_fence() {}
 inline void bulk_store_wait() {}
 
@@ -163,12 +167,14 @@ int map_scan_tiles(F count, int tiles, int before, int32_t *sums, int *) {
 
 } // namespace spira
 
-// The two of search.cuh that are instructions, too: there they get other names.
+// Those of search.cuh that are instructions, or call them, get other names there.
 #define search_load search_load_instruction
 #define search_step search_step_instruction
+#define search_steps search_steps_instruction
 #include "../../spira/search.cuh"
 #undef search_load
 #undef search_step
+#undef search_steps
 
 namespace spira {
 
@@ -180,6 +186,16 @@ uint32_t search_load(uint32_t at) {
 template <int step>
 void search_step(uint32_t *at, uint32_t key) {
     plane_step_word<step>(at, key);
+}
+
+template <int step, int rows>
+void search_steps(uint32_t (&at)[rows], const uint32_t (&key)[rows], int length) {
+    for (int r = 0; r < rows && (step < search_length_min || step < length); ++r) {
+        search_step<step>(&at[r], key[r]);
+    }
+    if constexpr (step > 1) {
+        search_steps<step / 2, rows>(at, key, length);
+    }
 }
 
 } // namespace spira
