@@ -125,20 +125,27 @@ static inline const char *option_value(int argc, char **argv, int *i) {
 // them, if its value is invalid, or if the type is not compiled.
 static inline bool option_take(options *o, const char *name, const char *value) {
     char *end = (char *)"";
+    const char *takes = "";
     bool good = true;
     if (!strcmp(name, "--voxel")) {
+        takes = ", but one or three lengths above 0, in metres";
         good = voxel_take(value, o->voxel);
     } else if (!strcmp(name, "--range")) {
+        takes = ", but six numbers in metres: the least x, y, z, then the largest";
         good = o->has_range = numbers_take(value, 6, o->range) == 6;
     } else if (!strcmp(name, "--columns")) {
+        takes = ", but 3 to 4096";
         good = (o->file.columns = channels_take(value, &end)) >= 3;
     } else if (!strcmp(name, "--indices")) {
+        takes = ", but xyz, bxyz or bzyx";
         good = indices_take(value, &o->file.indices);
     } else if (!strcmp(name, "--net")) {
         o->net = value;
     } else if (!strcmp(name, "--channels")) {
+        takes = ", but 1 to 4096";
         good = (o->sizes.channels = channels_take(value, &end)) > 0;
     } else if (!strcmp(name, "--classes")) {
+        takes = ", but 1 to 4096";
         good = (o->sizes.classes = channels_take(value, &end)) > 0;
     } else if (!strcmp(name, "--weights")) {
         o->weights = value;
@@ -150,6 +157,7 @@ static inline bool option_take(options *o, const char *name, const char *value) 
         o->seed = (uint32_t)strtoul(value, &end, 10);
     } else if (!strcmp(name, "--type")) {
         int n = spira::numeric_f32;
+        takes = ", but fp16, bf16, tf32 or fp32";
         while (n <= spira::numeric_bf16 && strcmp(value, spira::numeric_name((spira::numeric)n))) {
             ++n;
         }
@@ -161,7 +169,7 @@ static inline bool option_take(options *o, const char *name, const char *value) 
     good = good && *value && !*end && spira::numeric_valid(o->type);
     const bool compiled = format == spira::numeric_any || o->type == format;
     if (!good) {
-        fprintf(stderr, "%s does not take %s\n", name, value);
+        fprintf(stderr, "%s does not take %s%s\n", name, value, takes);
     } else if (!compiled) {
         fprintf(stderr, "%s %s: this program computes in %s alone\n", name, value,
                 spira::numeric_name(format));

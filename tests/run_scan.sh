@@ -68,6 +68,8 @@ run 2 --net VoxelBackBone8x --range 0,40,-3,70.4,-40,1
 says 'range: 40 to -40 m along y, voxels of 0.075 m: range (has no voxel'
 run 2 --net VoxelBackBone8x --range 500000,5400000,0,500070,5400080,4 --voxel 0.1
 says 'along y, voxels of 0.1 m: size (below the step of float there'
+run 2 --channels 5000
+says '--channels does not take 5000, but 1 to 4096'
 run 2 --type fp16
 says '--type fp16: this program computes in fp32 alone'
 run 2 --net VoxelBackBone8x --range 0,-40,0,70.4,40,0.4
