@@ -352,7 +352,10 @@ build/tensorrt/test: build/tensorrt/plugin.o build/host/harness.o
 	$(call step,link $@,$(CXX) $(OPENMP) -pthread -rdynamic $^ -L$(CUDART) -Xlinker -rpath=$(CUDART) \
 	      -lcudart -ldl -o $@)
 
-tensorrt: build/tensorrt/libspira_tensorrt.so build/tensorrt/test
+build/tensorrt/libdry.so: tests/tensorrt/dry.c
+	$(call step,cc $<,$(CC) -O1 $(STRICT) -fPIC -shared -isystem $(CUDART)/../include $< -o $@)
+
+tensorrt: build/tensorrt/libspira_tensorrt.so build/tensorrt/test build/tensorrt/libdry.so
 
 # The same source, as plain C++.
 build/host_%: examples/%.cu

@@ -87,8 +87,12 @@ static inline bool frame_take(const networks::network *net, const side::options 
     char text[256];
     const spira::status s = frame_read(net, o, f, &why);
     if (spira::status_failed(s)) {
-        fprintf(stderr, "left out: %s: %s\n", f->path.c_str(),
-                s.subject == why.text ? why.text : spira::status_text(s, text, sizeof text));
+        if (s.subject == why.text) { // names the file
+            fprintf(stderr, "left out: %s\n", why.text);
+        } else {
+            fprintf(stderr, "left out: %s: %s\n", f->path.c_str(),
+                    spira::status_text(s, text, sizeof text));
+        }
     }
     return !spira::status_failed(s);
 }

@@ -1,8 +1,8 @@
 #!/bin/bash
 # tests/run_tensorrt.sh: builds and tests the TensorRT plugin where its headers are: TENSORRT names
 # the folder of NvInfer.h. Where LD_LIBRARY_PATH has libtensorrt_rtx.so and
-# libtensorrt_onnxparser_rtx.so, TensorRT-RTX builds an engine with it. Last line: passed, failed,
-# skipped.
+# libtensorrt_onnxparser_rtx.so, TensorRT-RTX builds an engine with it. The checks of a frame are
+# run without a GPU, too (tensorrt/dry.c). Last line: passed, failed, skipped.
 set -u
 cd "$(dirname "$0")/.."
 
@@ -18,4 +18,5 @@ ${MAKE:-make} -s tensorrt TENSORRT="${TENSORRT:-/usr/include}" NVCC="$NVCC" || {
     echo '0 passed, 1 failed, 0 skipped'
     exit 1
 }
-exec build/tensorrt/test
+exec tests/tally.sh build/tensorrt/test \
+    'LD_PRELOAD=build/tensorrt/libdry.so build/tensorrt/test --exactly tensorrt_takes_frames'

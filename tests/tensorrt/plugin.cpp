@@ -408,6 +408,29 @@ int32_t int_at(const std::vector<char> &data, size_t i) {
 
 } // namespace
 
+// Every kind of node takes a frame, in a stream and captured. Passes all checks without a GPU, too,
+// where dry.c is preloaded.
+TEST(tensorrt_takes_frames) {
+    if (!gpu_here()) {
+        SKIP("no GPU");
+    }
+    const frame f = frame_make(2000, 5);
+    for (bool voxels : {false, true}) {
+        for (bool count : {false, true}) {
+            for (bool set : {false, true}) {
+                standin::plan made = {};
+                attributes a;
+                a.text("input", voxels ? "voxels" : "points").text("output", set ? "set" : "map");
+                if (!set && count) {
+                    a.text("layout", "NHWC").text("type", "fp32");
+                }
+                REQUIRE(built(a, voxels, count, &made));
+                CHECK(!frame_run(&made, &f, voxels, f.n).empty());
+            }
+        }
+    }
+}
+
 // Points and voxels make the same map; a map is the scattered set; other layouts and types hold the
 // same values.
 TEST(tensorrt_runs_frames) {
