@@ -125,11 +125,6 @@ SPIRA_BOTH bool kernel_is_odd(const kernel_shape *s) {
     return s->size.x % 2 && s->size.y % 2 && s->size.z % 2;
 }
 
-// The offset with the opposite displacement. Odd kernels only.
-SPIRA_BOTH int kernel_mirror(const kernel_shape *s, int k) {
-    return kernel_volume(s) - 1 - k;
-}
-
 } // namespace spira
 
 #endif
