@@ -16,7 +16,6 @@
 #include "spira/blob.h"
 #include "spira/conv.h"
 #include "spira/conv_grad.h"
-#include "spira/conv_hybrid.h"
 #include "spira/conv_pairs.h"
 #include "spira/dense.h"
 #include "spira/dense_grad.h"

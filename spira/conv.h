@@ -356,32 +356,20 @@ SPIRA_API status conv_sum_host(const conv_host_args *a, Sum *sum) {
     return status_success();
 }
 
-SPIRA_API status conv_host_check(const conv_epilogue *e, const float *in, const float *in2,
-                                 const float *out) {
-    SPIRA_TRY(epilogue_check(e));
-    SPIRA_REQUIRE(out, status_null_pointer, "out", 0);
-    SPIRA_REQUIRE(out != in && out != in2 && out != e->residual, status_unsupported,
-                  "out (overlaps an input)", 0);
-    return status_success();
-}
-
-// The sums in `out` become the outputs.
-SPIRA_API void conv_host_finish(const conv_shape *s, const conv_epilogue *e, int32_t outputs,
-                                float *out) {
-    const float *residual = (const float *)e->residual;
-    int64_t total = (int64_t)outputs * s->cout;
-    for (int64_t i = 0; i < total; ++i) {
-        out[i] = epilogue_apply(out[i], e, (int)(i % s->cout), residual ? residual[i] : 0.0f);
-    }
-}
-
 // A convolution in fp32 on the host: what users get where there is no GPU. The epilogue's residual
 // is float [outputs, cout]; no array may be `out` [outputs, cout] itself.
 SPIRA_API status conv_host(const conv_host_args *a, const conv_epilogue *e, float *out) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
-    SPIRA_TRY(conv_host_check(e, a->in, a->in2, out));
+    SPIRA_TRY(epilogue_check(e));
+    SPIRA_REQUIRE(out, status_null_pointer, "out", 0);
+    SPIRA_REQUIRE(out != a->in && out != a->in2 && out != e->residual, status_unsupported,
+                  "out (overlaps an input)", 0);
     SPIRA_TRY(conv_sum_host<float>(a, out));
-    conv_host_finish(&a->shape, e, a->outputs, out);
+    const float *residual = (const float *)e->residual;
+    const int64_t cout = a->shape.cout, total = a->outputs * cout;
+    for (int64_t i = 0; i < total; ++i) {
+        out[i] = epilogue_apply(out[i], e, (int)(i % cout), residual ? residual[i] : 0.0f);
+    }
     return status_success();
 }
 

@@ -1,4 +1,10 @@
-// spira/conv_hybrid.cuh: convolution by two dataflows on the GPU (conv_hybrid.h).
+// spira/conv_hybrid.cuh: convolution by two dataflows on the GPU (Spira paper: hybrid dataflow).
+//
+// A threshold t divides the offsets of a kernel. Offsets with an L1 norm below t are dense: near
+// voxels are often present. The others are sparse. Dense offsets are added output-stationary, from
+// a layout of their map alone (map_forms.os); sparse offsets weight-stationary, from pair lists
+// (map_build_lists with the same t). With t = 0 all offsets are sparse, with t > kernel_norm_max
+// all are dense. The host's twin is conv_host with the whole map: the same layer.
 //
 //   conv_hybrid_weights_bytes, conv_hybrid_weights_pack   once for each layer
 //   map_build_lists (map.cuh)     for each frame: the pair lists of the sparse offsets and, in
@@ -14,7 +20,6 @@
 #define SPIRA_CONV_HYBRID_CUH
 
 #include "conv.cuh"
-#include "conv_hybrid.h"
 #include "conv_pairs.cuh"
 
 namespace spira {
@@ -40,7 +45,20 @@ struct conv_hybrid_args {
 
 SPIRA_API status hybrid_shape_check(const conv_hybrid_args *a) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
-    return conv_hybrid_shape_check(&a->shape, &a->kernel, a->threshold);
+    const conv_shape *s = &a->shape;
+    SPIRA_TRY(conv_shape_check(s));
+    SPIRA_TRY(kernel_check(&a->kernel));
+    SPIRA_REQUIRE(s->volume == kernel_volume(&a->kernel), status_bad_size, "shape.volume",
+                  s->volume);
+    return size_check(a->threshold, 0, INT64_MAX, "threshold");
+}
+
+// The convolution of the dense offsets alone. Its volume is 0 where there are none.
+SPIRA_BOTH conv_shape conv_hybrid_dense(const conv_shape *s, const kernel_shape *kernel,
+                                        int threshold) {
+    conv_shape dense = *s;
+    dense.volume = map_os_columns(kernel, threshold, false);
+    return dense;
 }
 
 // ---- weights ------------------------------------------------------------------------------------

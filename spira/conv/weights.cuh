@@ -31,9 +31,15 @@ SPIRA_DEVICE void conv_pack_tag(const conv_pack_params &p, int64_t i) {
     }
 }
 
-// Weight number `from`, rounded to the format; 0 where it is not `inside`. See conv_weights.
-template <typename E>
-SPIRA_DEVICE E conv_pack_weight(const conv_pack_params &p, int64_t from, bool inside) {
+// The weight of an offset, an input channel of the first or the `second` source and an output
+// channel, rounded to the format; 0 where there is none. See conv_weights.
+template <typename E, conv_weights_order order>
+SPIRA_DEVICE E conv_pack_weight(const conv_pack_params &p, int64_t offset, bool second, int in,
+                                int out) {
+    const conv_shape &s = p.shape;
+    const bool inside = in < (second ? s.cin2 : s.cin) && out < s.cout;
+    const int64_t from =
+        conv_weight_index<order>(&s, p.rows, offset, (second ? s.cin : 0) + in, out);
     const float w = inside ? p.weight[from] : 0.0f;
     const bool half = sizeof(E) == 2;
     const E rounded = element_from_float<E>(half ? w : element_operand(p.shape.type, w));
@@ -103,11 +109,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     conv_lane<E> to;
 #pragma unroll
     for (int e = 0; e < per_lane; ++e) {
-        int channel = first + e;
-        bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
-        int64_t from =
-            conv_weight_index<order>(&s, p.rows, at.offset, (second ? s.cin : 0) + channel, out);
-        to.element[e] = conv_pack_weight<E>(p, from, inside);
+        to.element[e] = conv_pack_weight<E, order>(p, at.offset, second, first + e, out);
     }
     ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);
 }
@@ -155,10 +157,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const int in =
         (second ? chunk - chunks1 : chunk) * conv_exact_in + at % conv_exact_block / conv_exact_out;
     const int out = at / conv_exact_block * conv_exact_out + at % conv_exact_out;
-    const bool inside = in < (second ? s.cin2 : s.cin) && out < s.cout;
-    const int64_t from =
-        conv_weight_index<order>(&s, p.rows, i / size / chunks, (second ? s.cin : 0) + in, out);
-    ((float *)p.packed)[i] = conv_pack_weight<float>(p, from, inside);
+    ((float *)p.packed)[i] = conv_pack_weight<float, order>(p, i / size / chunks, second, in, out);
 }
 
 } // namespace spira

@@ -136,10 +136,8 @@ SPIRA_KERNEL void __launch_bounds__(ggs_threads)
     const int channels = ggs_shape_channels(&s), first = ggs_channels(s.cin, s.type);
     const int in = (int)(i / s.cout % channels);
     const bool second = in >= first;
-    const int channel = second ? in - first : in;
-    const int64_t from = conv_weight_index<conv_weights_own>(
-        &s, p.rows, i / s.cout / channels, (second ? s.cin : 0) + channel, i % s.cout);
-    ((E *)p.packed)[i] = conv_pack_weight<E>(p, from, channel < (second ? s.cin2 : s.cin));
+    ((E *)p.packed)[i] = conv_pack_weight<E, conv_weights_own>(
+        p, i / s.cout / channels, second, second ? in - first : in, (int)(i % s.cout));
 }
 
 } // namespace spira

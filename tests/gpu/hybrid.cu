@@ -394,6 +394,29 @@ DEVICE_TEST(gpu_hybrid_identity) {
     }
 }
 
+// The offsets of both halves are those of the forms of the map.
+TEST(hybrid_divides_as_the_map_does) {
+    for (int size : {1, 2, 3, 5}) {
+        const kernel_shape kernel = kernel_cube(size, 1);
+        const conv_shape s = shape_make(size * size * size, 3, 2, 5, numeric_f16);
+        for (int t = 0; t <= kernel_norm_max(&kernel) + 1; ++t) {
+            forms_wish wish = {};
+            wish.os = wish.pairs = true;
+            wish.threshold = t;
+            wish.pairs_capacity = 1;
+            const conv_shape dense = conv_hybrid_dense(&s, &kernel, t);
+            CHECK_EQUAL((size_t)dense.volume, forms_offsets(kernel.size, &wish, true).size());
+            CHECK(dense.cin == 3 && dense.cin2 == 2 && dense.cout == 5 &&
+                  dense.type == numeric_f16);
+            for (int k : forms_offsets(kernel.size, &wish, false)) {
+                CHECK(map_lists_have(&kernel, t, false, k));
+            }
+        }
+        CHECK_EQUAL(conv_hybrid_dense(&s, &kernel, 0).volume, 0);
+        CHECK_EQUAL(conv_hybrid_dense(&s, &kernel, map_all).volume, s.volume);
+    }
+}
+
 // What is asked for at the ends: all weight-stationary, all output-stationary.
 DEVICE_TEST(gpu_hybrid_sizes_at_the_ends) {
     const kernel_shape kernel = kernel_cube(3, 1);

@@ -4,7 +4,6 @@
 
 #include "../../spira/blob.h"
 #include "../../spira/conv_grad.h"
-#include "../../spira/conv_hybrid.h"
 #include "../../spira/conv_pairs.h"
 #include "../../spira/dense_grad.h"
 #include "../../spira/downsample.h"
@@ -69,7 +68,6 @@ TEST(nulls_are_refused_by_host_functions) {
     REFUSES(conv_grad_weights_host);
     REFUSES(conv_grad_weight_host<float>);
     REFUSES(conv_grad_bias_host<float>);
-    REFUSES(conv_hybrid_host);
     REFUSES(conv_pairs_host<float>);
     REFUSES(dense_bytes);
     REFUSES(dense_host<uint32_t>);

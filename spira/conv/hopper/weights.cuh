@@ -13,8 +13,7 @@
 
 namespace spira {
 
-// ---- chunks of a row
-// -----------------------------------------------------------------------------
+// ---- chunks of a row ----------------------------------------------------------------------------
 
 // Bytes of a chunk. A stage of 128 bytes a row holds one whole chunk, or the half chunks of two
 // offsets. A long chunk has two regions: 128 bytes of each row, and behind them the last 64.
@@ -114,11 +113,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     }
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-        const int channel = piece * 8 + e;
-        const bool inside = channel < (second ? s.cin2 : s.cin) && out < s.cout;
-        const int64_t from = conv_weight_index<order>(&s, p.rows, image / chunks,
-                                                      (second ? s.cin : 0) + channel, out);
-        to.element[e] = conv_pack_weight<E>(p, from, inside);
+        to.element[e] = conv_pack_weight<E, order>(p, image / chunks, second, piece * 8 + e, out);
     }
     *(uint4 *)((E *)p.packed + ((int64_t)image * chunk + begin) * couts / 2 +
                wgmma_place((uint32_t)(at * conv_lane_bytes), log) / 2) = bytes_as<uint4>(to);

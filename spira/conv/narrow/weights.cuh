@@ -115,9 +115,7 @@ SPIRA_KERNEL void __launch_bounds__(256)
     for (int e = 0; e < per_lane; ++e) { // two channels of each of 2 outputs, then the next two
         int channel = (lane % parts * steps + step) * 4 + e / 4 * 2 + e % 2;
         int out = (lane / parts * halves + half) * 2 + e / 2 % 2;
-        bool inside = channel < s.cin && out < s.cout;
-        int64_t from = conv_weight_index<order>(&s, p.rows, offset, channel, out);
-        to.element[e] = conv_pack_weight<E>(p, from, inside);
+        to.element[e] = conv_pack_weight<E, order>(p, offset, false, channel, out);
     }
     ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);
 }
