@@ -80,12 +80,8 @@ SPIRA_API status conv_shortcut_bytes(const device_info *gpu, const conv_shape *s
     return status_success();
 }
 
-// Packs a shortcut's weights, for the convolution that it is added to.
-//
-// inputs   weights: see conv_weights; weight [cin + cin2, cout]
-// outputs  weights->packed: conv_shortcut_bytes; weights->trouble; see conv_weights_pack
-// errors   as conv_shortcut_bytes; null pointers, alignment, a buffer that is too small
-// Asynchronous.
+// Packs a shortcut's weights [cin + cin2, cout], for the convolution that it is added to: as
+// conv_weights_pack, to conv_shortcut_bytes.
 template <numeric format = numeric_any>
 SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *shape, int cin,
                                     int cin2, const conv_weights *weights, cudaStream_t stream) {

@@ -21,9 +21,7 @@ namespace spira {
 
 // ---- input gradient -----------------------------------------------------------------------------
 
-// One input gradient. A host struct, read during the call only. Arrays are in device memory;
-// features have the storage type of shape.type. Start from a zeroed struct: null members are
-// optional.
+// One input gradient, as in conv_args. Start from a zeroed struct: null members are optional.
 struct conv_grad_input_args {
     conv_shape shape;     // of the layer
     grad_source source;   // of a layer with two sources
@@ -59,14 +57,9 @@ SPIRA_API status conv_grad_weights_bytes(const device_info *gpu, const conv_shap
     return conv_weights_bytes(gpu, &s, bytes);
 }
 
-// Packs a layer's weights for conv_grad_input: transposed, mirrored if `order` says so, rounded to
-// the format.
-//
-// inputs   weights: see conv_weights; those of conv_weights_pack; order: of conv_grad_request
-// outputs  weights->packed: conv_grad_weights_bytes; weights->trouble
-// errors   null pointers, sizes, alignment, a buffer that is too small; both sources together with
-//          more than 4096 channels
-// Asynchronous; one launch.
+// Packs a layer's weights for conv_grad_input, transposed, and mirrored if `order` says so
+// (conv_grad_request): as conv_weights_pack, from the same weights, to conv_grad_weights_bytes. Both
+// sources together must have at most 4096 channels.
 template <numeric format = numeric_any>
 SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape *shape,
                                         grad_source source, grad_order order,

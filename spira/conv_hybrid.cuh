@@ -24,9 +24,8 @@
 
 namespace spira {
 
-// One convolution. A host struct, read during the call only. Arrays are in device memory; features
-// have the storage type of shape.type. Start from a zeroed struct. Members of a kind of offsets
-// that the kernel does not have at this threshold are not read.
+// One convolution, as in conv_args. Start from a zeroed struct. Members of a kind of offsets that the
+// kernel does not have at this threshold are not read.
 struct conv_hybrid_args {
     conv_shape shape;    // volume: of the kernel, all offsets
     kernel_shape kernel; // of the map
@@ -105,15 +104,8 @@ SPIRA_API status hybrid_pack_dense(tag format, const device_info *gpu, const con
     return status_success();
 }
 
-// Packs weights for conv_hybrid; once, when a network is loaded.
-//
-// inputs   args: shape, kernel and threshold are read
-//          weights: see conv_weights (conv.h); of all offsets
-// outputs  weights->packed: conv_hybrid_weights_bytes, rounded to the format; weights->trouble:
-//          weights that the format cannot hold
-// errors   null pointers, sizes, a volume that is not the kernel's, a threshold below 0, a buffer
-//          that is too small
-// Asynchronous.
+// Packs weights of all offsets for conv_hybrid: as conv_weights_pack, to conv_hybrid_weights_bytes. Of
+// args, shape, kernel and threshold are read.
 template <numeric format = numeric_any>
 SPIRA_API status conv_hybrid_weights_pack(const device_info *gpu, const conv_hybrid_args *args,
                                           const conv_weights *weights, cudaStream_t stream) {

@@ -24,8 +24,7 @@ namespace spira {
 
 enum pairs_form : int { pairs_form_atomic, pairs_form_ordered };
 
-// One convolution. A host struct, read during the call only. Arrays are in device memory; features
-// have the storage type of shape.type. Start from a zeroed struct: null members are optional.
+// One convolution, as in conv_args. Start from a zeroed struct: null members are optional.
 struct conv_pairs_args {
     conv_shape shape;
     const void *in;       // [inputs, cin]
@@ -55,13 +54,8 @@ SPIRA_API status conv_pairs_weights_bytes(const device_info *gpu, const conv_sha
     return status_success();
 }
 
-// Packs weights for conv_pairs_run; once, when a network is loaded.
-//
-// inputs   weights: see conv_weights (conv.h)
-// outputs  weights->packed: conv_pairs_weights_bytes, rounded to the format. They are not those of
-//          conv_weights_pack. weights->trouble: weights that the format cannot hold
-// errors   null pointers, sizes, alignment, a buffer that is too small
-// Asynchronous.
+// Packs weights for conv_pairs_run: as conv_weights_pack, to conv_pairs_weights_bytes in another
+// order.
 template <numeric format = numeric_any>
 SPIRA_API status conv_pairs_weights_pack(const device_info *gpu, const conv_shape *shape,
                                          const conv_weights *weights, cudaStream_t stream) {

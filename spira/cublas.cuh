@@ -65,8 +65,7 @@ SPIRA_LAUNCHER status ggs_plan_workspace(const ggs_request *request, size_t *byt
 //          inputs or *count on) are skipped
 // outputs  layer: the plan. It points to host [ggs_host_size(volume)], in host memory, and to the
 //          first layer.kept_bytes of the workspace: both must live as long as the plan
-// errors   null pointers, sizes, lists whose starts do not ascend, more than 2^30 rows with
-// padding,
+// errors   null pointers, sizes, lists whose starts do not ascend, more than 2^30 rows with padding,
 //          a workspace that is too small, a stream that is captured
 // SYNCHRONISES the stream once, to read the sizes of the lists; the rest of the plan is still being
 // written in the stream when it returns. Deterministic. Lists that did not fit (device_status) are
@@ -116,13 +115,7 @@ SPIRA_API status ggs_weights_bytes(const conv_shape *shape, size_t *bytes) {
     return status_success();
 }
 
-// Packs weights for ggs_run; once, when a network is loaded.
-//
-// inputs   weights: see conv_weights (conv.h)
-// outputs  weights->packed: ggs_weights_bytes, rounded to the format; weights->trouble: weights that
-//          the format cannot hold
-// errors   null pointers, sizes, alignment, a buffer that is too small
-// Asynchronous, deterministic.
+// Packs weights for ggs_run: as conv_weights_pack, to ggs_weights_bytes in another order.
 template <numeric format = numeric_any>
 SPIRA_API status ggs_weights_pack(const device_info *gpu, const conv_shape *shape,
                                   const conv_weights *weights, cudaStream_t stream) {
