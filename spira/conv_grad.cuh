@@ -58,8 +58,8 @@ SPIRA_API status conv_grad_weights_bytes(const device_info *gpu, const conv_shap
 }
 
 // Packs a layer's weights for conv_grad_input, transposed, and mirrored if `order` says so
-// (conv_grad_request): as conv_weights_pack, from the same weights, to conv_grad_weights_bytes. Both
-// sources together must have at most 4096 channels.
+// (conv_grad_request): as conv_weights_pack, from the same weights, to conv_grad_weights_bytes.
+// Both sources together must have at most 4096 channels.
 template <numeric format = numeric_any>
 SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape *shape,
                                         grad_source source, grad_order order,

@@ -24,8 +24,8 @@
 
 namespace spira {
 
-// One convolution, as in conv_args. Start from a zeroed struct. Members of a kind of offsets that the
-// kernel does not have at this threshold are not read.
+// One convolution, as in conv_args. Start from a zeroed struct. Members of a kind of offsets that
+// the kernel does not have at this threshold are not read.
 struct conv_hybrid_args {
     conv_shape shape;    // volume: of the kernel, all offsets
     kernel_shape kernel; // of the map
@@ -104,8 +104,8 @@ SPIRA_API status hybrid_pack_dense(tag format, const device_info *gpu, const con
     return status_success();
 }
 
-// Packs weights of all offsets for conv_hybrid: as conv_weights_pack, to conv_hybrid_weights_bytes. Of
-// args, shape, kernel and threshold are read.
+// Packs weights of all offsets for conv_hybrid: as conv_weights_pack, to conv_hybrid_weights_bytes.
+// Of args, shape, kernel and threshold are read.
 template <numeric format = numeric_any>
 SPIRA_API status conv_hybrid_weights_pack(const device_info *gpu, const conv_hybrid_args *args,
                                           const conv_weights *weights, cudaStream_t stream) {

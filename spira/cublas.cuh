@@ -65,7 +65,8 @@ SPIRA_LAUNCHER status ggs_plan_workspace(const ggs_request *request, size_t *byt
 //          inputs or *count on) are skipped
 // outputs  layer: the plan. It points to host [ggs_host_size(volume)], in host memory, and to the
 //          first layer.kept_bytes of the workspace: both must live as long as the plan
-// errors   null pointers, sizes, lists whose starts do not ascend, more than 2^30 rows with padding,
+// errors   null pointers, sizes, lists whose starts do not ascend, more than 2^30 rows with
+// padding,
 //          a workspace that is too small, a stream that is captured
 // SYNCHRONISES the stream once, to read the sizes of the lists; the rest of the plan is still being
 // written in the stream when it returns. Deterministic. Lists that did not fit (device_status) are
