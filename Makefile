@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # spira is header-only: its users build nothing here. `make help` lists the targets.
 
 # ---- what this machine has ----------------------------------------------------------------------

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira.cuh: sparse convolution on voxelised point clouds, for CUDA. Include this, link nothing.
 //
 // Under nvcc this is all of spira; under a plain C++17 compiler it is the host half. What flows

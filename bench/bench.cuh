@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/bench.cuh: what the benchmarks share: here times and rows of results.
 //
 // A benchmark is a program that takes scans on its command line, adds a random scene, and for each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/bench_base.cuh: errors, memory that is freed together, and the command line.
 #ifndef SPIRA_BENCH_BENCH_BASE_CUH
 #define SPIRA_BENCH_BENCH_BASE_CUH

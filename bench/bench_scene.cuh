@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/bench_scene.cuh: a session; its inputs as coordinate sets, kernel maps, layouts and lists,
 // on the host and on the device, each compared with the other.
 #ifndef SPIRA_BENCH_BENCH_SCENE_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/conv.cu: feature computation of one submanifold layer (conv_work.cuh) by each dataflow.
 //
 //     build/bench_conv [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/conv_work.cuh: one submanifold layer with everything that a dataflow reads: the ordered
 // layout (os), lists of pairs (ws, atomic), or both, divided by a threshold (hybrid, atomic).
 //

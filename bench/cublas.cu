@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/cublas.cu: submanifold layers by gather, cuBLAS products and scatter. Needs -lcublas.
 //
 //     build/bench_cublas [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32] data/*.vox32

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/dense.cu: the last steps of detectors: dense bird's-eye maps, unions and projections.
 //
 //     build/bench_dense

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # bench/figures.awk: chooses what a picture shows, out of the benchmarks' JSON lines. POSIX awk.
 #
 #     awk -v figure=conv -f bench/json.awk -f bench/plot.awk -f bench/figures.awk \

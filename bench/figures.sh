@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # bench/figures.sh: measures what the tables and plots show, then fills and draws them. `make figures`.
 #
 #     bench/figures.sh               builds nothing: `make figures` builds the programs, then calls this

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/generate.cu: sets that are made from features: growing a scan back from stride 16.
 //
 //     build/bench_generate data/*.vox32

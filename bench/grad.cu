@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/grad.cu: gradients of one submanifold layer, kernel maps and pair lists ready: those of the
 // inputs, the weights and the bias, and the transform of the weights that the input gradient reads.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/growth.cu: how the searches of search.cu grow with the scene, and with its density.
 //
 //     build/bench_growth [--quick]

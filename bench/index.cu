@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/index.cu: coordinate sets: sorting, downsampling, and all that a network needs.
 //
 //     build/bench_index data/*.vox32

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/index_expand.cuh: the output sets of strided layers by spconv's rule (expand), for
 // bench/index.cu.
 //

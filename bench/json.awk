@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # bench/json.awk: reads the benchmarks' JSON lines, for table.awk and plot.awk. POSIX awk.
 
 # The value of a key in the line at hand, without quotes; "" if it is not there.

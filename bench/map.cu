@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/map.cu: kernel maps by z-delta search, in all their forms.
 //
 //     build/bench_map data/*.vox32

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/map_work.cuh: a kernel map between two sets, in all its forms: memory, and a step for each.
 #ifndef SPIRA_BENCH_MAP_WORK_CUH
 #define SPIRA_BENCH_MAP_WORK_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/net.cu: whole networks, from raw integer coordinates on the device to output features.
 //
 //     build/bench_net [--only tables|fig13|fig15|table4|batches|deployed] [--net NAME] [--quick]

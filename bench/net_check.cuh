@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/net_check.cuh: checks the results of a network before it is timed.
 //
 // The network runs once with all features kept. Its sets are compared with the host's. A sample of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/net_deployed.cuh: what the networks of examples/detectors.h start from.
 //
 // Detectors start from points: a row is x, y, z and the inputs of the network. A run drops the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/net_ways.cuh: other ways than net_run's to build the kernel maps of a network.
 //
 // "fig13", a whole run:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/net_work.cuh: a planned network on a scene, its memory, and the steps of a run.
 #ifndef SPIRA_BENCH_NET_WORK_CUH
 #define SPIRA_BENCH_NET_WORK_CUH

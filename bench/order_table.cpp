@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/order_table.cpp: makes spira/order/table.h: the classes of keys
 // (order/key.h).
 //

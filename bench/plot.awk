@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # bench/plot.awk: draws points as an SVG picture: panels side by side, marks and lines, a legend. POSIX
 # awk. figures.awk says which points; this file knows nothing of benchmarks.
 #

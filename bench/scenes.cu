@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/scenes.cu: what the shape of a scene does to the time of each stage of indexing.
 //
 //     build/bench_scenes [--quick]

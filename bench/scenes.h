@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/scenes.h: generated scenes whose shape, not whose size, may slow a search down.
 //
 // A kernel map's search reads the sources of a tile of outputs through windows of shared memory. A

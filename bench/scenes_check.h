@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/scenes_check.h: compares other forms of a kernel map with the map itself, an element at a
 // time, on the host or on the GPU.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/search.cu: voxel searches compared, as in Figure 12 of the Spira paper.
 //
 //     build/bench_search data/*.vox32

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/search_all.cuh: runs every search on one case: checks its map, times it, prints it.
 #ifndef SPIRA_BENCH_SEARCH_ALL_CUH
 #define SPIRA_BENCH_SEARCH_ALL_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/search_minuet.cuh: "minuet", segmented queries and the double-traversed binary search of
 // Minuet (Yang et al., "Minuet: Accelerating 3D Sparse Convolutions on GPUs", EuroSys 2024).
 //

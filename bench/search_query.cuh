@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/search_query.cuh: searches that look at one (output, offset) at a time: "bsearch", "hash",
 // "grid"; and what all searches that are compared have in common.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # bench/table.awk: the benchmarks' JSON lines as the tables of bench/README.md and README.md. POSIX awk.
 #
 #     awk -f bench/json.awk -f bench/table.awk bench/peers.jsonl out/gpu/bench_*.jsonl

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/targets.h: what spira must reach, what the machine allows, and the exact pair counts of the
 // scans that these were measured on. One NVIDIA H200; fp16 features; 32-bit words, but 64-bit words
 // where a scan needs them; batch 1.

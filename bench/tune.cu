@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/tune.cu: tunes the layers of bench_conv: each choice that tune_candidates lists is checked,
 // then timed; the fastest becomes a record.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # examples/checkpoint.py: makes a blob of spira (spira/blob.h) from a checkpoint of spconv,
 # TorchSparse or MinkowskiEngine. Needs NumPy; PyTorch for .pt and its like only.
 """Converts checkpoints to blobs of weights.

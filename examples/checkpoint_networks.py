@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # examples/checkpoint_networks.py: the networks that checkpoint.py knows by name, as tables of
 # convolutions, and the search for one of them in a checkpoint.
 #

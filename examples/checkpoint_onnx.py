@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # examples/checkpoint_onnx.py: writes .onnx files of libspconv's dialect, as the exporters of
 # CenterPoint and BEVFusion do: one node a layer, batch norm folded, fp16 weights. onnx_libspconv.h
 # reads them. The wire format of protobuf is written here: a key, then a number or a length and bytes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/crowd.cu: counts the neighbours of each voxel; voxels without neighbours are outliers.
 // A user's own CUDA kernel calls the block-scope search and stores no kernel map. Compiled as plain
 // C++, the host loop counts.

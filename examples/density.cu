@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/density.cu: prints the density of a kernel map (the fraction of the offsets that have a
 // source) for each L1 norm of the offsets. It takes the z-delta search alone, on the host.
 //   nvcc -std=c++17 examples/density.cu -o density && ./density scan.vox32   (int32 x, y, z)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/detectors.h: the sparse networks of detectors and segmenters that are trained with
 // spconv, as tables of layers. The names are those of their checkpoints: layer N has the weight
 // N.weight.

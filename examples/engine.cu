@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/engine.cu: an engine that captures a network once, from raw rows to features, in a CUDA
 // graph, and replays it on a folder of scans, round after round, or on each scan that standard
 // input names. Prints percentiles of the latency of each scan and of all scans, and where the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/engine_frames.h: the scans of an engine: from the names of files and folders to rows in
 // host memory. A scan that cannot be read is named, with the reason, and left out.
 #ifndef SPIRA_EXAMPLES_ENGINE_FRAMES_H

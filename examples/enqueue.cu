@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/enqueue.cu: a network in the shape of a TensorRT plugin, without TensorRT. The plugin
 // tells its workspace beforehand, enqueue launches into the stream that it is given, and all memory
 // belongs to the runtime. `main` plays the runtime and compares the outputs with those of net_run.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/levels.cu: runs a network on given voxels and writes every layer: coordinates, features
 // and the dense map, as .npy files. For comparing a converted network with the framework that it
 // was trained in; tests/judge.py does that with spconv. Under nvcc it runs on the GPU, under a

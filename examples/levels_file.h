@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/levels_file.h: writes what a network has computed, layer by layer, as .npy files.
 //
 //   layers.txt     a line for each layer, the input first: see layer_write

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/levels_run.h: runs a network on voxels of the host, with every layer kept, on the GPU
 // (under nvcc) or on the host (otherwise). The workspace ends up in host memory.
 #ifndef SPIRA_EXAMPLES_LEVELS_RUN_H

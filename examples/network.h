@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/network.h: a table of layers under construction: the helpers that the tables of
 // networks.h and detectors.h are written with.
 #ifndef SPIRA_EXAMPLES_NETWORK_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/networks.h: networks as tables of layers, by name. Those of detectors are in
 // detectors.h.
 //

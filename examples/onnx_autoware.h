@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/onnx_autoware.h: Autoware's dialect of .onnx files, as AWML and autoware-ml export
 // BEVFusion for TensorRT. The whole detector is one graph, a convolution two nodes:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/onnx_autoware_graph.h: the order of axes and the dense map of a file of Autoware's
 // dialect, from the nodes around its network.
 //

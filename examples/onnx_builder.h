@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/onnx_builder.h: what the dialects of .onnx files have in common: the model that is made
 // of a file, and how weights, sums and activations become part of its layers.
 #ifndef SPIRA_EXAMPLES_ONNX_BUILDER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/onnx_file.h: reads an .onnx file, without protobuf: its nodes, attributes and tensors.
 //
 // The wire format: a key (field number * 8 + type), then a number of variable length (type 0),

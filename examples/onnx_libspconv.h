@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/onnx_libspconv.h: libspconv's dialect of .onnx files, as the exporters of CenterPoint
 // and BEVFusion write it: one node a layer, features as tensors, voxels unsaid.
 //

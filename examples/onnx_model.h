@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/onnx_model.h: a network and its parameters from an .onnx file, of libspconv's dialect
 // (onnx_libspconv.h) or Autoware's (onnx_autoware.h).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan.cu: from a raw scan to output features. Reads a scan (or generates a street scene),
 // voxelises it, runs a network with weights from a file or a seed, and draws the points in the
 // colours of their classes. Under nvcc it runs on the GPU and checks every layer against the host;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_check.h: compares every layer that the GPU computed with the host, output by
 // output.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_classes.h: the classes that a network gives the voxels of its last layer: as text
 // and as a file.
 #ifndef SPIRA_EXAMPLES_SCAN_CLASSES_H

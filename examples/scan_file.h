@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_file.h: reads a scan from a file, on the host.
 //
 // The suffix of the path, in capitals or not, gives the format:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_input.h: the input features and coordinates of a scan for a network, row by row.
 #ifndef SPIRA_EXAMPLES_SCAN_INPUT_H
 #define SPIRA_EXAMPLES_SCAN_INPUT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_labels.h: classes of voxels, on the host: from scores, from labelled points, and
 // how well the two agree.
 #ifndef SPIRA_EXAMPLES_SCAN_LABELS_H

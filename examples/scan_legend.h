@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_legend.h: text, colours and a scale in a picture, in a font of 5 x 7 pixels.
 #ifndef SPIRA_EXAMPLES_SCAN_LEGEND_H
 #define SPIRA_EXAMPLES_SCAN_LEGEND_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_marks.h: what scan.cu draws of a network's output: points in the colours of their
 // classes, or the voxels or cells of a network without classes in the colours of their largest
 // value.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_onnx.h: the network of an .onnx file in place of one of networks.h.
 #ifndef SPIRA_EXAMPLES_SCAN_ONNX_H
 #define SPIRA_EXAMPLES_SCAN_ONNX_H

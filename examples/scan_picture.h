@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_picture.h: draws points and squares into an image, on the host.
 //
 //   scan::picture image;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_png.h: writes PNG files, on the host, without a library.
 #ifndef SPIRA_EXAMPLES_SCAN_PNG_H
 #define SPIRA_EXAMPLES_SCAN_PNG_H

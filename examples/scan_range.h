@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_range.h: the range and the voxels that the options choose for a network, and the
 // points outside of that range.
 #ifndef SPIRA_EXAMPLES_SCAN_RANGE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_scene.h: generates scans on the host, for use without a file.
 //
 // scan_scene_street simulates a 64-beam rotating LiDAR in a street; the seed chooses the street

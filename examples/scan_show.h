@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_show.h: what scan.cu makes of a network's output: text, a file of labels, a
 // picture.
 #ifndef SPIRA_EXAMPLES_SCAN_SHOW_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_side.h: what the examples on scans share: options, a job, and its run on the GPU
 // (under nvcc) or on the host (otherwise). Both sides fill the same result.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_side_device.h: runs a job on the GPU, times it, and checks every layer.
 #ifndef SPIRA_EXAMPLES_SCAN_SIDE_DEVICE_H
 #define SPIRA_EXAMPLES_SCAN_SIDE_DEVICE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_side_host.h: runs a job with the host loops.
 #ifndef SPIRA_EXAMPLES_SCAN_SIDE_HOST_H
 #define SPIRA_EXAMPLES_SCAN_SIDE_HOST_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scan_weights.h: parameters of the examples' networks, read from a blob file
 // (spira/blob.h) or generated from a seed, and written to such a file; and files of tuning records.
 #ifndef SPIRA_EXAMPLES_SCAN_WEIGHTS_H

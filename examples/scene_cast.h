@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scene_cast.h: a rotating LiDAR with 64 beams, cast into a street.
 #ifndef SPIRA_EXAMPLES_SCENE_CAST_H
 #define SPIRA_EXAMPLES_SCENE_CAST_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scene_random.h: the random numbers of generated scenes. They are the same on every
 // machine, so that a seed gives the same scene.
 #ifndef SPIRA_EXAMPLES_SCENE_RANDOM_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/scene_street.h: the streets that scan_scene.h scans: road, pavements, houses, vehicles,
 // poles, plants and people, each with its class.
 //

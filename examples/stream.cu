@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/stream.cu: one convolution from raw points, in memory and a stream that the caller owns.
 //
 //   nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a examples/stream.cu -o stream && ./stream

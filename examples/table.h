@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/table.h: a file in memory, and rows of typed columns in it. A value is read as double,
 // whatever its type. scan_file.h reads the formats into a table.
 #ifndef SPIRA_EXAMPLES_TABLE_H

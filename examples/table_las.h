@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/table_las.h: airborne surveys in .las, versions 1.0 to 1.4, point formats 0 to 10. LAZ
 // is refused.
 #ifndef SPIRA_EXAMPLES_TABLE_LAS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/table_npy.h: NumPy's arrays, .npy (versions 1.0 to 3.0) and .npz without compression: of
 // two axes [rows, columns], or of three [height, width, columns], as organised clouds have; and
 // writing .npy.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/table_pcd.h: the Point Cloud Library's .pcd: text, binary and binary_compressed.
 #ifndef SPIRA_EXAMPLES_TABLE_PCD_H
 #define SPIRA_EXAMPLES_TABLE_PCD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/table_ply.h: .ply, as text or binary of either byte order: its element "vertex".
 #ifndef SPIRA_EXAMPLES_TABLE_PLY_H
 #define SPIRA_EXAMPLES_TABLE_PLY_H

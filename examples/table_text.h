@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/table_text.h: rows of numbers as text: .xyz, .txt, .csv, .asc, .pts, and the text forms
 // of .pcd and .ply.
 //

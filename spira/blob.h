@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/blob.h: the weights of a network in one piece of memory, with an index by layer name, as
 // they are stored in files. Nothing here reads or writes files: the caller reads or maps one and
 // passes its bytes.

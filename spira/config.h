@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/config.h: what every file of spira agrees on: version, qualifiers, OpenMP.
 #ifndef SPIRA_CONFIG_H
 #define SPIRA_CONFIG_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv.cuh: sparse convolution on the GPU: packs weights, chooses a kernel and launches it.
 //
 // The calls, for any channels, format and GPU:

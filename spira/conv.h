@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv.h: sparse convolution over a kernel map, and its fused epilogue.
 //
 //   sum[o, c] = sum over k, i of in[map[o, k], i] * weight[k, i, c]      (missing sources are 0)

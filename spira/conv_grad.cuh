@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv_grad.cuh: gradients of a sparse convolution on the GPU. conv_grad.h says what they
 // are.
 //

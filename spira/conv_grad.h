@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv_grad.h: gradients of a sparse convolution: what they are, and the host loops.
 //
 //   forward  out[o, n] = bias[n] + sum over k, c of in[map[o, k], c] * weight[k, c, n]

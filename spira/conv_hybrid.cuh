@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv_hybrid.cuh: convolution by two dataflows on the GPU (Spira paper: hybrid dataflow).
 //
 // A threshold t divides the offsets of a kernel. Offsets with an L1 norm below t are dense: near

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv_map.cuh: builds the kernel map that convolutions read, on the GPU.
 //
 // Two calls: conv_map_bytes, then conv_map_build, which searches the kernel map and writes its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv_map.h: the kernel map that convolutions read on a GPU: one handle.
 //
 // conv_map_build (conv_map.cuh) makes it from two coordinate sets. Those who build a layout

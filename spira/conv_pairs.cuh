@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv_pairs.cuh: convolution over pair lists on the GPU (weight-stationary dataflow).
 //
 //   conv_pairs_weights_bytes, conv_pairs_weights_pack   once for each layer

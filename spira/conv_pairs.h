@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv_pairs.h: convolution over the pair lists of a kernel map, offset by offset (Spira
 // paper: weight-stationary dataflow): what the lists mean, and the host loop.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/cublas.cuh: convolution by gather, cuBLAS products and scatter. Opt-in: spira.cuh does not
 // include it, and programs that do are linked with -lcublas.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/dense.cuh: dense maps on the GPU, in one launch. Shapes, orders and the host loop are in
 // dense.h; the kernels in dense/write.cuh.
 #ifndef SPIRA_DENSE_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/dense.h: dense maps: the features of a voxel set as a tensor over a grid, with zeros where
 // there is no voxel. Detection heads read a bird's-eye map of this kind.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/dense_grad.cuh: the gradient of a dense map on the GPU.
 #ifndef SPIRA_DENSE_GRAD_CUH
 #define SPIRA_DENSE_GRAD_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/dense_grad.h: the gradient of a dense map: each voxel gets that of its cell.
 #ifndef SPIRA_DENSE_GRAD_H
 #define SPIRA_DENSE_GRAD_H

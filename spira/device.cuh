@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/device.cuh: queries the current GPU; says at compile time which GPUs the code is for.
 #ifndef SPIRA_DEVICE_CUH
 #define SPIRA_DEVICE_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/device.h: what spira knows of a GPU, and of the code that was compiled for it.
 //
 // Query it once (device_info_query), keep it, and pass it on: no launcher asks the driver again.

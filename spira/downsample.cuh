@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/downsample.cuh: coarser coordinate sets on the GPU.
 //
 // The rule and the host loop are in downsample.h. From one level to the next no sort is needed

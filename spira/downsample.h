@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/downsample.h: the coordinate set of a larger stride (Spira paper: packed-native
 // processing).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/exchange.cuh: kernel maps in the forms that other engines read, on the GPU.
 #ifndef SPIRA_EXCHANGE_CUH
 #define SPIRA_EXCHANGE_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/exchange.h: kernel maps in the forms that other engines read, and weights in their orders.
 //
 // form         arrays                                                       order of the offsets

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/expand.cuh: the output set of a strided layer of spconv or TorchSparse, on the GPU.
 //
 // The rule and the host loop are in expand.h. Outputs are marked in a bitmap, whose set bits are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/expand.h: the output set of a strided layer that has every voxel whose kernel touches an
 // input. This is the rule of spconv 2 and, where size and stride differ, of TorchSparse 2.1 in its
 // default mode. (`downsample` has the other rule: the floor of the inputs.)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/interpolate.cuh: the voxels around points on the GPU. What they are, and the host loop:
 // interpolate.h.
 #ifndef SPIRA_INTERPOLATE_CUH

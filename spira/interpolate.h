@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/interpolate.h: the voxels around points, with the weights of an interpolation.
 //
 // interpolate_find writes for each point the rows of the eight voxels of a set around it and their

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/join.cuh: unions and projections of sets on the GPU, and sums of their features. What they
 // are, and the host loops: join.h.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/join.h: one set of several: the union of up to four sets, the projection of a set along an
 // axis, or both at once; and features of the result as sums.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/join_grad.cuh: the gradient of the features of a joined set on the GPU.
 #ifndef SPIRA_JOIN_GRAD_CUH
 #define SPIRA_JOIN_GRAD_CUH

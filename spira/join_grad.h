@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/join_grad.h: the gradient of the features of a joined set (join_sum): each source row gets
 // that of its voxel.
 #ifndef SPIRA_JOIN_GRAD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/map.cuh: kernel maps on the GPU, by z-delta search (Spira paper).
 //
 //   map_build          the output-stationary map

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/map.h: kernel maps, in every form that feature computation and other engines read.
 //
 // A kernel map says, for each output voxel and each offset of the kernel, where the source voxel is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net.cuh: a planned network on the GPU, inside the caller's stream or CUDA graph.
 //
 //   device_info_query  once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net.h: a network as a table of layers, planned once and run on every frame.
 //
 //   net_need        table of layers -> what the coordinate words must hold (word_fit, word.h)

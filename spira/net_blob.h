@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net_blob.h: reads the parameters of a planned network from a blob (blob.h), and writes them
 // to one.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net_layer.h: a network as its caller describes it: a table of layers, and limits. net.h
 // says how it is planned and run.
 #ifndef SPIRA_NET_LAYER_H

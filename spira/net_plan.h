@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net_plan.h: what planning makes of a table of layers, and the arguments of a run. net.h
 // says how they are used; the files of net/ fill and read them.
 #ifndef SPIRA_NET_PLAN_H

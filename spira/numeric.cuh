@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/numeric.cuh: device types of the number formats, and their conversions.
 #ifndef SPIRA_NUMERIC_CUH
 #define SPIRA_NUMERIC_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/numeric.h: the number formats of features and weights, and their host conversions.
 //
 // Sums are fp32 in every format; a result is rounded once, to the storage type.

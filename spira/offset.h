@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/offset.h: the offsets of a kernel, their order, rows, symmetry and norms.
 //
 // Order: offset k = (ix * size.y + iy) * size.z + iz, with ix, iy, iz ascending. This is the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order.cuh: builds ordered layouts (order.h) on the GPU, for up to 16 kernel maps at once.
 //
 // order_build launches three kernels, each over all maps:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order.h: the ordered layout of a kernel map, and the host loop that builds it.
 //
 // An ordered layout is a kernel map with its outputs sorted: outputs with similar taps (offsets

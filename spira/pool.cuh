@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/pool.cuh: pooling on the GPU. `format` is the only format that is compiled; numeric_any:
 // all four, chosen by args->type.
 #ifndef SPIRA_POOL_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/pool.h: max, average and global pooling of features.
 #ifndef SPIRA_POOL_H
 #define SPIRA_POOL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/pool_grad.cuh: the gradients of local and global pooling on the GPU. `format`: as in
 // pool.cuh.
 #ifndef SPIRA_POOL_GRAD_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/pool_grad.h: the gradients of local and global pooling.
 //
 // Of a maximum, the gradient of an output goes to the one source that `pool` takes: the first of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/prune.cuh: the subset of a voxel set that a mask or a channel chooses, on the GPU. The rule
 // and the host loop are in prune.h.
 #ifndef SPIRA_PRUNE_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/prune.h: the subset of a voxel set whose voxels a mask or a channel of their features
 // chooses.
 //

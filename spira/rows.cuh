@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/rows.cuh: operations on rows of features on the GPU. What they are, and the host loops:
 // rows.h.
 #ifndef SPIRA_ROWS_CUH

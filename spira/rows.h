@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/rows.h: operations on rows of features that need no coordinates.
 //
 // row_gather: out row i is in row source[i], as `prune` and `subdivide` write their sources. With

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/search.cuh: the z-delta search for a block of consecutive outputs.
 //
 // Consecutive sorted outputs look for words in consecutive parts of the source. For one plane (the

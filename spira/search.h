@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/search.h: the z-delta search (Spira paper), for one query at a time.
 //
 // A kernel map needs, for each output voxel q and each offset d of the kernel, the position of q +

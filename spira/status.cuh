@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/status.cuh: the device's side of errors, and the checks around launches.
 #ifndef SPIRA_STATUS_CUH
 #define SPIRA_STATUS_CUH

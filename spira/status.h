@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/status.h: how a function says that something is wrong.
 //
 // Host functions return a `status`. Trouble that only the device can see (a coordinate out of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/subdivide.cuh: finer voxel sets from features on the GPU. The rule and the host loop are in
 // subdivide.h.
 //

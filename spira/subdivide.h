@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/subdivide.h: a finer voxel set from features: each voxel has up to eight children of half
 // its stride, which 8 numbers or the 8 bits of a mask choose.
 //

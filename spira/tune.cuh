@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/tune.cuh: the ways to compute a layer on a GPU, and the choice among them.
 //
 // A choice says which function computes the layer, and how: `conv` with tune_sizes, conv_pairs_run,

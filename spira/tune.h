@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/tune.h: tuning records: how a layer was computed fastest on a GPU; found, and kept as text.
 //
 // A table of records is an array of the caller's. tune.cuh lists the choices of a layer. The loop

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/voxel.cuh: voxelisation on the GPU. Includes the features of voxels, voxel_features.cuh.
 //
 // voxelize packs each row into a word and sorts words with their rows (index/sort.cuh), drops what

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/voxel.h: from points or integer coordinates to sorted, unique voxels.
 //
 // This file has the input of a voxelisation, its host loop, and what the kernels (voxel.cuh) have

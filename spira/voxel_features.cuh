@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/voxel_features.cuh: features of voxels on the GPU. The results are those of the host loops
 // (voxel_features.h) bit by bit; the kernel is in voxel/reduce.cuh.
 #ifndef SPIRA_VOXEL_FEATURES_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/voxel_features.h: features of voxels from the values of their rows: the host loops.
 //
 // voxelize (voxel.h) lists the rows of each voxel in input order. A feature is the mean, the

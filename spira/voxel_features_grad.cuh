@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/voxel_features_grad.cuh: the gradient of voxel features on the GPU.
 #ifndef SPIRA_VOXEL_FEATURES_GRAD_CUH
 #define SPIRA_VOXEL_FEATURES_GRAD_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/voxel_features_grad.h: the gradient of voxel features by the values of their rows.
 //
 // Of a mean, each row gets its share. Of the first and of the largest, one row gets all: of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/voxel_set.h: the types that all coordinate sets share.
 //
 // A voxel set is an ascending array of distinct coordinate words (word.h). voxel_rows maps features

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/word.h: the coordinate word (Spira paper: packed-native processing).
 //
 // A voxel (batch, x, y, z) is packed into one unsigned word of 32 or 64 bits; the fields, most

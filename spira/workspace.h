@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/workspace.h: carves typed arrays out of the caller's scratch memory.
 //
 // Each operation has one function that carves its scratch. Run over a null base it only counts,

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/gpu.sh: builds, tests, sanitizes and measures on a machine with a GPU and nvcc.
 #
 #     tests/gpu.sh [build] [test] [sanitize] [bench]     without a step: all, in this order

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/judge.py: compares the networks of examples/detectors.h with spconv, layer by layer.
 """An independent judge of the networks that people train with spconv.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/judge_networks.py: the networks of examples/detectors.h in spconv, for judge.py.
 #
 # Each network is a function of a Run and a sparse tensor, as its authors' engines write it: axes

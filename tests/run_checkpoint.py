@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_checkpoint.py: see run_checkpoint.sh.
 #
 # The scan example writes random weights. These tests reorder them as each engine stores them, convert

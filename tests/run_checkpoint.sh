@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_checkpoint.sh: tests examples/checkpoint.py against the scan example's reader and writer
 # (run_checkpoint.py), and on made-up checkpoints of the networks that it knows by name
 # (run_checkpoint_networks.py).

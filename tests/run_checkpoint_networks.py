@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_checkpoint_networks.py: see run_checkpoint.sh.
 #
 # Makes up checkpoints of the networks that checkpoint.py knows by name, with the names and shapes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_checkpoint_shared.py: what run_checkpoint.py and run_checkpoint_networks.py share.
 import importlib.util
 import os

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_consumers.sh: installs spira and builds projects that use it, each in its own way.
 #
 #     tests/run_consumers.sh

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_deploy.sh: tests the way from training in PyTorch to labels in C++ (torch/deploy.py).
 #
 #     tests/run_deploy.sh SCAN      examples/scan.cu, built for the host

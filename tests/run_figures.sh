@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_figures.sh: tests of bench/figures.sh: measuring with stand-ins for the programs, tables and
 # plots from made-up lines. The last line counts. Needs no GPU and no compiler.
 set -u

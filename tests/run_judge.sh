@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_judge.sh: compares small scenes with spconv, where it is installed (judge.py).
 #
 #     tests/run_judge.sh LEVELS      LEVELS: examples/levels.cu, built

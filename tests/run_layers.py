@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_layers.py: see run_layers.sh.
 import fnmatch
 import os

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_scan.sh: tests what the scan example prints, and which arguments it refuses.
 #
 #     tests/run_scan.sh SCAN      examples/scan.cu, built for the host

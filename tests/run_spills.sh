@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_spills.sh: no kernel of spira may spill registers.
 #
 #     tests/run_spills.sh LOG           LOG: the output of nvcc -Xptxas -v

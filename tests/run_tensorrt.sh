@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_tensorrt.sh: builds and tests the TensorRT plugin where its headers are: TENSORRT names
 # the folder of NvInfer.h. Where LD_LIBRARY_PATH has libtensorrt_rtx.so and
 # libtensorrt_onnxparser_rtx.so, TensorRT-RTX builds an engine with it. The checks of a frame are

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_torch.sh: the tests of the PyTorch package (examples/torch), where PyTorch is installed and
 # the package is, or its library has been built (SPIRA_TORCH_LIBRARY).
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_units.sh: compiles a translation unit and compares what it costs with a table.
 #
 #     tests/run_units.sh TABLE OBJECT COMMAND...    COMMAND compiles with -Xptxas -v to OBJECT

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/tally.sh: runs test programs and adds up their counts.
 #
 #     tests/tally.sh COMMAND...     each argument is one command line

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/tensorrt/node.cuh: a whole sparse network as one node of a larger graph, for any
 // runtime: from points or voxels to a dense map, or to the features and coordinates of a set.
 //

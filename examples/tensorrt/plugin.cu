@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/tensorrt/plugin.cu: the TensorRT plugin SpiraNet: one node of an engine that runs a
 // whole sparse network (node.cuh), for TensorRT 10 and 11.
 //   make tensorrt TENSORRT=folder of NvInfer.h    builds build/tensorrt/libspira_tensorrt.so

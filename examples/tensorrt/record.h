@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/tensorrt/record.h: what a node is made from, and what a plan file keeps of it: a record
 // and the bytes of the model as they are. Weights are packed again wherever a plan is loaded.
 //

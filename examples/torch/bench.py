@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # examples/torch/bench.py: how long layers and a training step take on the GPU.
 #
 #     bench.py SCAN                          layers and SpUNet

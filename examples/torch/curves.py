@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # examples/torch/curves.py: draws the curves of a training as an SVG file, without a library.
 COLOURS = ("#bab0ac", "#4e79a7", "#e15759", "#edc948", "#59a14f", "#9467bd", "#17becf", "#9c755f")
 WIDTH, HEIGHT, LEFT, TOP, GAP = 430, 300, 55, 30, 80 # of a panel; margins; pixels

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # examples/torch/label.py: labels the voxels of a scan with a network of train.py. The same as
 # `make run WEIGHTS=... SCAN=...` does in C++; the tests compare the two.
 #

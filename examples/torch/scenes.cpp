@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/scenes.cpp: the generator of street scenes and the voxelisation of
 // examples/scan.cu, for Python (scenes.py): training sees what `make run` computes on.
 //

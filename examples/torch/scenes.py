@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # examples/torch/scenes.py: labelled street scenes as batches of voxels, made by the C++ of
 # examples/scan.cu (scenes.cpp, compiled on first use). Needs NumPy and a C++ compiler.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # examples/torch/setup.py: builds the package `spira` for PyTorch.
 #
 #     pip install --no-build-isolation ./examples/torch

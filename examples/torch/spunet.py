@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # examples/torch/spunet.py: SpUNet-v1m1, the U-Net that Pointcept labels point clouds with, as plain
 # PyTorch on spira.pytorch.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # examples/torch/train.py: trains SpUNet-small to label the voxels of street scenes. The scenes are
 # generated while it trains, and no scene comes twice.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/async.cuh: shared memory by address, warp operations, asynchronous copies, mbarriers
 // and clusters; each PTX form wrapped once.
 //

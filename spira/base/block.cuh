@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/block.cuh: sums and prefix sums of int over a thread block; its ticket.
 //
 // All functions here are called by all threads of a one-dimensional block of `threads` threads: a

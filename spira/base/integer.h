@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/integer.h: small integer maths that both sides use.
 #ifndef SPIRA_BASE_INTEGER_H
 #define SPIRA_BASE_INTEGER_H

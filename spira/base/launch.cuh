@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/launch.cuh: programmatic dependent launch: a kernel begins while the one before ends.
 //
 // On compute capability 9.0 and later, a kernel that is launched with `programmatic` may start as

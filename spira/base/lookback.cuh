@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/lookback.cuh: sums over the tiles in front of a tile, within one launch (a decoupled
 // look-back: Merrill and Garland, 2016).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/mma.cuh: the warp's matrix instructions (mma.sync), each PTX form wrapped once.
 //
 // mma_step<E>: sum[16, 8] += a[16, depth] * b[depth, 8], depth 16 for 16-bit elements and 8 for

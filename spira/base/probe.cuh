@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/probe.cuh: a kernel that tells which code the driver loads.
 #ifndef SPIRA_BASE_PROBE_CUH
 #define SPIRA_BASE_PROBE_CUH

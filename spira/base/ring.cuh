@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/ring.cuh: the ring of stages between producers and consumers of a thread block.
 //
 // Producers fill stages in order, consumers read them in order. Each stage has two mbarriers: a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/wgmma.cuh: Hopper's matrix instruction (wgmma), each PTX form wrapped once (sm_90a).
 //
 // wgmma_step<E, columns>: sum[64, columns] += a[64, 16] * b[16, columns], by the four warps of a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/wgmma.h: how operands of Hopper's matrix instruction (base/wgmma.cuh) lie in shared
 // memory.
 //

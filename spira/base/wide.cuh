@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/wide.cuh: several elements of an array at once, in as few instructions as there can
 // be.
 #ifndef SPIRA_BASE_WIDE_CUH

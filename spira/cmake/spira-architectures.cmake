@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # spira-architectures.cmake: which CUDA architectures to compile spira for.
 #
 #     spira_architectures(target)            what the target has (CMAKE_CUDA_ARCHITECTURES)

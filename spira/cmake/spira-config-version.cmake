@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # spira-config-version.cmake: tells find_package the version, which spira/config.h defines.
 # Versions with the same major number are compatible; before 1.0, those with the same minor number.
 get_filename_component(spira_config "${CMAKE_CURRENT_LIST_DIR}/../config.h" ABSOLUTE)

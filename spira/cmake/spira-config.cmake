@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # spira-config.cmake: defines the target spira::spira and the function spira_architectures.
 #
 #     find_package(spira REQUIRED)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/choice.cuh: which kernel computes a convolution, and how its work is cut.
 //
 // The kernel follows from the shape and the device alone, because weights are packed for it before

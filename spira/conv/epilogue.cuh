@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/epilogue.cuh: from the sums of an output to its channels: initial sums, scale and
 // shift, residual, activation, one rounding. narrow/, pairs/ and gemm/ finish four neighbouring
 // channels at a time (conv_output); hopper/ and portable/ have epilogues of their own over the same

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/exact.cuh: output-stationary convolution in plain fp32 multiply-adds, over the ordered
 // layout.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper.cuh: convolution on Hopper's warpgroup instructions (sm_90a).
 //
 // Reads the ordered layout (order.h): outputs with similar offsets are neighbours, in row

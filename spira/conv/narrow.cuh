@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/narrow.cuh: convolution of few channels on the tensor cores.
 //
 // For up to 32 channels on each side, 16-bit formats, sm_80 and later. Such a layer is bound by the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/pack.cuh: launches the kernels that pack weights.
 #ifndef SPIRA_CONV_PACK_CUH
 #define SPIRA_CONV_PACK_CUH

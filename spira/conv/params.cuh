@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/params.cuh: the parameters of the convolution kernels; reads of unaligned rows.
 //
 // A chunk is what a stage or step holds of a row (a K-block): of 64 bytes, but in conv/hopper.cuh,

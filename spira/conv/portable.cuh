@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/portable.cuh: convolution of wide layers on mma.sync, and of exact fp32 by fused
 // multiply-adds, for sm_80 and later.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/run.cuh: from the arguments of a convolution to the launch of its kernel: checks,
 // parameters, launch.
 #ifndef SPIRA_CONV_RUN_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/schedule.cuh: which tiles of the ordered layout a thread block computes, and which
 // rows they read. For the kernels of hopper/, portable/ and exact.cuh.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/weights.cuh: the two orders of packed weights that several kernels read: operands of
 // matrix instructions, and plain floats. narrow and hopper have orders of their own.
 #ifndef SPIRA_CONV_WEIGHTS_CUH

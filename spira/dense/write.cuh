@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/dense/write.cuh: the kernels that write dense maps (dense.cuh), and that of their gradient
 // (dense_grad.cuh).
 //

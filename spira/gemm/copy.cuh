@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/gemm/copy.cuh: the kernels of a run: gather copies input rows to the buffer of the
 // products, scatter adds up the products of each output. And the kernel that packs weights.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/gemm/group.h: which products of a gather-GEMM-scatter convolution are done together.
 //
 // Each offset that has pairs is one product: its gathered input rows times its weight. Small

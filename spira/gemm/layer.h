@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/gemm/layer.h: a layer that is planned for gather, products and scatter: the request, and
 // the plan as data. First file of the machinery of ../cublas.cuh.
 #ifndef SPIRA_GEMM_LAYER_H

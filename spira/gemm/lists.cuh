@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/gemm/lists.cuh: the kernels of a plan, which turn pair lists into lists of each input and
 // each output row.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/gemm/plan.cuh: plans a layer: reads the sizes of its pair lists, groups the products, and
 // lists where rows are copied from and to.
 #ifndef SPIRA_GEMM_PLAN_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/gemm/products.cuh: the products of a run: one for each offset or batch of offsets, by
 // cuBLAS.
 #ifndef SPIRA_GEMM_PRODUCTS_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/bias.cuh: sums of the rows of out_grad, in a fixed order.
 //
 // The rows are shared out among grad_bias_parts thread blocks, whatever the GPU. Each writes a slot

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/exact.cuh: the weight gradient in plain fp32 multiply-adds: exact fp32, and every
 // format on GPUs before sm_80.
 //

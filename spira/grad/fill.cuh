@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/fill.cuh: fills a stage: the rows of both sides of a chunk of pairs.
 //
 // A warp gathers its own share of the pairs: a lane loads the two row numbers of a pair, one stage

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/kernel.cuh: the weight gradient on tensor cores: a ring of stages that asynchronous
 // copies fill ahead.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/launch.cuh: how the work of a weight gradient is cut, and its two launches.
 #ifndef SPIRA_GRAD_LAUNCH_CUH
 #define SPIRA_GRAD_LAUNCH_CUH

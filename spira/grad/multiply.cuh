@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/multiply.cuh: a warp multiplies a stage: sum[c, n] += in[pair, c] * out_grad[pair, n].
 //
 // The instruction's 16 rows are input channels (a band), its 8 columns output channels (a

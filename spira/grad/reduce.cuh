@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/reduce.cuh: adds the sums that parts have left in slots to the weight gradient.
 //
 // For each list: the part that it begins in has written the gradient. The later ones have written

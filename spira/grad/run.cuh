@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/run.cuh: from the format of a weight gradient to the launch of its kernels.
 #ifndef SPIRA_GRAD_RUN_CUH
 #define SPIRA_GRAD_RUN_CUH

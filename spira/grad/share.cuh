@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/share.cuh: how the pairs of all offsets are shared out among thread blocks.
 //
 // The lists of all offsets stand one after another. Position 0 is the first pair of the first list.

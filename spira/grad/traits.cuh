@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/traits.cuh: the variants of the weight gradient's kernel, and the shared memory of
 // each.
 //

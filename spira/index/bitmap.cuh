@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/bitmap.cuh: lists the set bits of a bitmap in order, in one launch.
 //
 // A thread block takes a tile of words, counts its bits, and learns from the tiles in front how

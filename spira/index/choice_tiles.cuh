@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/choice_tiles.cuh: sums over tiles of rows, for sets that are made from features
 // (prune_write.cuh, subdivide_place.cuh).
 #ifndef SPIRA_INDEX_CHOICE_TILES_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/compact.h: the compact form of the kernel map of a small cubic kernel: one position
 // for each row of K offsets (z), and presence bits.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/downsample_grid.cuh: a step of a coordinate set to the next level, without a sort:
 // the idea, the sizes and the scratch. Used by spira/downsample.cuh.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/downsample_mark.cuh: first launch of a step: finds the heads of the cells and counts
 // them (downsample_grid.cuh).
 #ifndef SPIRA_INDEX_DOWNSAMPLE_MARK_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/downsample_rank.cuh: second launch of a step: ranks the heads and writes their cells
 // (downsample_grid.cuh); and all launches of downsample.cuh.
 #ifndef SPIRA_INDEX_DOWNSAMPLE_RANK_CUH

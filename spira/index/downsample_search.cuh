@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/downsample_search.cuh: heads and ranks of cells (downsample_grid.cuh), by searches in
 // one of two sources of words: a window in shared memory, or the set itself where no window holds
 // the span of a tile.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/downsample_window.cuh: fills windows of a set's words in shared memory
 // (downsample_grid.cuh).
 //

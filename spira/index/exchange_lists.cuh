@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/exchange_lists.cuh: the kernel that moves pair lists to another engine's order.
 #ifndef SPIRA_INDEX_EXCHANGE_LISTS_CUH
 #define SPIRA_INDEX_EXCHANGE_LISTS_CUH

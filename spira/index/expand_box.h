@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/expand_box.h: the box of all outputs that a layer can have, and how its output set is
 // made. Used by spira/expand.cuh.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/expand_cells.cuh: output sets without a sort: sets the bits of the outputs that the
 // inputs touch, and lists these cells (expand_box.h).
 #ifndef SPIRA_INDEX_EXPAND_CELLS_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/expand_launch.cuh: the launches of expand.cuh: how an output set is made, its
 // scratch, and the way by a sort (expand_box.h).
 #ifndef SPIRA_INDEX_EXPAND_LAUNCH_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/interpolate_point.cuh: the kernel of interpolate_find (interpolate.cuh).
 #ifndef SPIRA_INDEX_INTERPOLATE_POINT_CUH
 #define SPIRA_INDEX_INTERPOLATE_POINT_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/join_merge.cuh: the words of several sets in one sorted array, for `join` (join.cuh).
 //
 // Without an axis, or with z, the least significant one, each set is sorted as it is and stays so:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/map_cube.cuh: pair lists (the filtered form) of cubes of size 3 and 5: the search.
 //
 // Three launches. The search (plane_search.cuh) records what each plane of the kernel finds, in

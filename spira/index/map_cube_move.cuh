@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/map_cube_move.cuh: pair lists of cubes of size 3 and 5: moves the pairs to their
 // lists. map_cube.cuh has the steps before.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/map_cube_small.cuh: pair lists of cubes of size 3 for small sets (up to 196,608
 // outputs), without a scan.
 //

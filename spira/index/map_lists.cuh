@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/map_lists.cuh: pair lists (the filtered form) of kernels of any size; and the kernel
 // that counts the pairs of each offset of a map.
 //

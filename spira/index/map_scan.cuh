@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/map_scan.cuh: prefix sums over the pair counts of an offset, for pair lists
 // (map_starts.cuh).
 #ifndef SPIRA_INDEX_MAP_SCAN_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/map_search.cuh: the kernel that builds kernel maps of any size, in any form.
 //
 // A thread block searches a tile of outputs into shared memory (search_block, search.cuh). Then it

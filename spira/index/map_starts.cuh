@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/map_starts.cuh: where the pairs of each offset and stretch of outputs go in the
 // lists.
 //

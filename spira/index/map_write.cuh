@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/map_write.cuh: writes a searched tile to the dense forms of a kernel map.
 //
 // search_block (search.cuh) leaves a tile of the map in shared memory. Each writer here copies it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/plane_asm.cuh: instructions of plane_*.cuh for which C++ has no words. The emulator
 // of the tests (tests/support/emulate_plane.h) replaces this file.
 #ifndef SPIRA_INDEX_PLANE_ASM_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/plane_far.cuh: the search of a plane whose window does not fit its buffer.
 //
 // A window does not fit if it has too many words, if its words are too far apart for 32-bit

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/plane_map.cuh: the kernels around the plane search (plane_search.cuh) that build os,
 // all of it, half or near, and the compact form (compact.h), for cubes of size 2 (all of os alone),
 // 3 and 5.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/plane_search.cuh: the z-delta search of a small cubic kernel (size 2, 3 or 5): one
 // warp for each x-plane of the kernel.
 //

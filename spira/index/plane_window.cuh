@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/plane_window.cuh: the window of source words in which one warp searches one plane of
 // a tile (plane_search.cuh), and its copy in shared memory.
 #ifndef SPIRA_INDEX_PLANE_WINDOW_CUH

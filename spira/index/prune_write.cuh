@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/prune_write.cuh: the kernels of prune.cuh: marks the chosen rows, sums the marks of
 // each tile, writes the chosen voxels.
 #ifndef SPIRA_INDEX_PRUNE_WRITE_CUH

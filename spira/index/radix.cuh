@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/radix.cuh: a stable radix sort of words, alone or with the rows that they came from.
 //
 // The sort of sets that are too large for index/sort.cuh and of words that are in no order at all

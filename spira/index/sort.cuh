@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/sort.cuh: sorts words, with the rows that they came from, on the GPU.
 //
 // Sorting one frame is limited by the number of dependent launches, not by the number of keys. Up

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/sort_bucket.cuh: last step of the sort (sort.cuh): a thread block sorts a bucket.
 //
 // The block gathers the bucket's keys from all segments, and sorts them in registers by a bitonic

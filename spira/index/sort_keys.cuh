@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/sort_keys.cuh: the keys of a bucket of the sort (sort_bucket.cuh). They are in
 // pieces: some from each segment of the rows. Their words are represented by distances from the
 // lowest one, which are packed into 32-bit keys.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/sort_network.cuh: a bitonic sorting network of one thread block, in registers. Used
 // by the last step of the sort (sort_bucket.cuh).
 #ifndef SPIRA_INDEX_SORT_NETWORK_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/sort_overflow.cuh: the last step of the sort (sort.cuh) where the samples tell too
 // little of the words, so that a bucket has more keys than a thread block has room for.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/sort_sample.cuh: first step of the sort (sort.cuh): ranks samples of the rows.
 //
 // All pairs of samples are compared. Thread block (group, part) counts, for each sample of a group,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/sort_shape.h: sizes of the sample sort (sort.cuh): how rows are divided into segments
 // and buckets, and which rows are samples.
 #ifndef SPIRA_INDEX_SORT_SHAPE_H

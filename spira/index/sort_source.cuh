@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/sort_source.cuh: where the sort (sort.cuh) gets its words from.
 //
 // The sort makes words where it needs them: sample for the samples, split for all rows. A source is

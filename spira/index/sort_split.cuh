@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/sort_split.cuh: second step of the sort (sort.cuh): divides rows among buckets.
 //
 // Each thread block finds the splitters, the bucket of each row of its segment, and writes the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/subdivide_place.cuh: the kernels of subdivide.cuh: which children exist, how many
 // stand in front of each voxel, and where they go.
 //

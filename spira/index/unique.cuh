@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/unique.cuh: makes a voxel set of sorted words with repeats, in two launches; of words
 // in any order, after a radix sort.
 //

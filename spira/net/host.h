@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/host.h: builds the index of a plan and computes its layers with the host loops, in
 // fp32: the CPU path, and the reference for index.cuh and layers.cuh.
 #ifndef SPIRA_NET_HOST_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/index.cuh: builds the index of a plan on the GPU: coordinate sets, kernel maps and the
 // layouts that convolutions read, whole or one of its parts (net_part).
 #ifndef SPIRA_NET_INDEX_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/layers.cuh: launches the layers of a plan whose index is there.
 #ifndef SPIRA_NET_LAYERS_CUH
 #define SPIRA_NET_LAYERS_CUH

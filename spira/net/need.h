@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/need.h: what a network requires of the word layout: common strides, and the bounds of
 // its sets.
 #ifndef SPIRA_NET_NEED_H

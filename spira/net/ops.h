@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/ops.h: the table of operations: which struct of ops/ has the functions of each net_op.
 #ifndef SPIRA_NET_OPS_H
 #define SPIRA_NET_OPS_H

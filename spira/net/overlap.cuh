@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/overlap.cuh: runs a plan on two streams: the coarse part of the index on the second
 // one, the fine part and the first layers on the caller's. The coarse part may have two parts of
 // its own (net/parts.h): the layers that need only the first of them run beside the other.

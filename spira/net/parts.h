@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/parts.h: the parts of an index that can be built at different times, so that the first
 // layers of a network run beside the rest.
 #ifndef SPIRA_NET_PARTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/place.h: the second half of planning: gives every array of a plan its place in the one
 // workspace, and opens layouts there.
 //

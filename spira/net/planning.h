@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/planning.h: the first half of planning: checks the table of layers and derives
 // coordinate sets (sets.h), kernel maps, shapes and lifetimes from it. place.h gives the arrays
 // their places after it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/read.h: what the table of layers and a plan say of a layer, its sources and its place
 // in memory.
 #ifndef SPIRA_NET_READ_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/records.cuh: the choices that planning makes for a GPU: the shortcuts that are fused,
 // the tuning records that apply, and the places of loaded parameters.
 #ifndef SPIRA_NET_RECORDS_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/sets.h: coordinate sets as nodes of a network's graph: finds or adds the output set of
 // a layer. The first step of planning a layer (planning.h).
 #ifndef SPIRA_NET_SETS_H

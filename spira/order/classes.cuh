@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/classes.cuh: the first two kernels of order_build. One clears the maps'
 // counters. In the other, a thread block takes a chunk of 1024 rows: it computes the keys of the
 // rows, sorts the rows by class, and counts the rows of each class over all chunks.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/groups.cuh: the third kernel of order_build: a thread block a run of 1024
 // positions, a warp a row group. It sorts the run (runs.cuh), weighs its group pairs, and writes
 // rows, masks and sources (put.cuh); of maps whose sources other kernels write (order_is_apart) the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/key.h: from the taps of an output to its key in the ordered layout; the
 // classes of the keys; the weight of a group pair. Host and device share these definitions.
 // order.h explains the order.

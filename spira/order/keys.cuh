@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/keys.cuh: the keys of rows (order/key.h).
 //
 // A warp reads 32 rows of the map. From a compact map (index/compact.h) a lane reads the records of

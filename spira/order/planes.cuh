@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/planes.cuh: writes masks and sources of compact maps of size 5, after
 // order_group_kernel has written the rows. A thread block has a group pair, a warp a plane of a row
 // group. So there are ten warps a pair to hide the loads of records, which are scattered.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/put.cuh: how a warp writes the mask and sources of its row group, from a
 // compact map of size 3 or from a map of up to 8 columns. A lane has the rows at two positions.
 #ifndef SPIRA_ORDER_PUT_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/runs.cuh: how a thread block sorts a run of 1024 positions: it collects the
 // run's rows from all chunks, and sorts them by key and row.
 //

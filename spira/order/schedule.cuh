@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/schedule.cuh: the schedule: the group pairs of a scope, heavy ones first.
 //
 // A thread block of its own in order_group_kernel writes the schedule of a scope, while others

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/sort.cuh: a radix sort of 1024 items inside one thread block, stable.
 //
 // Element i of a lane is at position order_first() + i * 32. A pass ranks the elements by one digit

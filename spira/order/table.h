@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/table.h: the classes of keys (order/key.h), made by
 // bench/order_table.cpp.
 #ifndef SPIRA_ORDER_TABLE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/taps.cuh: how warps read taps from a kernel map. Functions return which of 32
 // columns a row has, as bits, or load the sources themselves.
 #ifndef SPIRA_ORDER_TAPS_CUH

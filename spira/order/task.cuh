@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/task.cuh: what the kernels of order_build (order.cuh) share: the batch of maps, how
 // their work is divided into thread blocks, and the scratch.
 #ifndef SPIRA_ORDER_TASK_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/wide.cuh: the last kernel of order_build, for wide maps (order_is_wide):
 // writes masks and sources. A thread block takes 32 offsets of a group pair, a warp 32 positions.
 #ifndef SPIRA_ORDER_WIDE_CUH

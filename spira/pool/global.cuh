@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/pool/global.cuh: the kernels of global pooling and of its gradient.
 //
 // The rows of a batch index are cut into parts. A thread block reduces a part, then one reduces the

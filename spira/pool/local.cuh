@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/pool/local.cuh: the kernels of local pooling and of its gradient: a thread for each
 // element.
 #ifndef SPIRA_POOL_LOCAL_CUH

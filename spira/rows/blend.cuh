@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/rows/blend.cuh: the kernel of row_blend (rows.cuh).
 #ifndef SPIRA_ROWS_BLEND_CUH
 #define SPIRA_ROWS_BLEND_CUH

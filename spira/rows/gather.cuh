@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/rows/gather.cuh: the kernel of row_gather (rows.cuh).
 #ifndef SPIRA_ROWS_GATHER_CUH
 #define SPIRA_ROWS_GATHER_CUH

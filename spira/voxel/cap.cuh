@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/voxel/cap.cuh: drops the voxels that appear last in the input, between the sort and
 // unique (unique.cuh) of voxelize.
 //

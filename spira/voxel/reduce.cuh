@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/voxel/reduce.cuh: the kernel of voxel_features. A thread writes one channel of one voxel.
 //
 // A voxel of few rows is the work of that thread, too. The other voxels of a thread block are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/voxel/reduce_grad.cuh: the kernel of voxel_features_grad: a thread for each column of a
 // voxel.
 #ifndef SPIRA_VOXEL_REDUCE_GRAD_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/voxel/source.cuh: points or coordinates as a source of the sort (sort_source.cuh), and the
 // kernel that moves points in double.
 #ifndef SPIRA_VOXEL_SOURCE_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/build/all_kernels.cu: every kernel in every form that the library offers. `make check`
 // compiles it for all architectures and looks for spilled registers. A launcher, or a template
 // argument of one, that reaches new kernels needs a line here.

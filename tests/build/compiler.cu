@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/build/compiler.cu: convolutions against the host loop, by whatever compiler built this
 // file: for clang as the CUDA compiler, and for any that is new. `make check` compiles it where
 // there is a clang that knows sm_90a. Running it needs a GPU; it prints each layer that is wrong.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/build/link_a.cu: compiled for sm_80, and linked into one binary with link_b.cu, which is
 // compiled for sm_90a. If a kernel or a launcher were shared, the linker would keep that of one
 // architecture for both.

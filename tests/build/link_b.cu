@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/build/link_b.cu: see link_a.cu.
 #include "../../spira.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/build/nvrtc.cpp: compiles a kernel around spira/search.h at run time, with NVRTC, for each
 // compute capability that NVRTC knows of those named. No GPU is needed.
 //

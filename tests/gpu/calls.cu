@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/calls.cu: how many calls of the CUDA runtime one frame of the engine example makes, and
 // how many one convolution; a replay gives what a run gives; how the program ends. A binary of its
 // own, because its calls are intercepted when it is linked (calls_wrap.cpp).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/conv_map.cu: the one way through: conv_map_bytes, conv_map_build, conv, the same code
 // for every kernel, channel count, format and word, against sums in double.
 #include "../../spira/conv.cuh"

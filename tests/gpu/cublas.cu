@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/cublas.cu: convolution by gather, cuBLAS products and scatter, against sums in double,
 // each output within its bound (reference.h), and the same bits from run to run. The kernels around
 // the products are tested on the host, too (tests/host/gemm.cpp). A binary of its own, because it

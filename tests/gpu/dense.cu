@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/dense.cu: dense maps on the GPU, bit for bit those that are made element by element.
 #include "../../spira/dense.cuh"
 #include "../support/dense_problems.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/downsample.cu: coarser sets on the GPU, word for word those of the host loop.
 #include "../../spira/downsample.cuh"
 #include "../support/downsample.h"

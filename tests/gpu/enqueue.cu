@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/enqueue.cu: the example in the shape of a TensorRT plugin: it equals net_run, and
 // refuses bad input.
 #include "../support/device.cuh"

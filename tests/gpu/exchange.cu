@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/exchange.cu: kernel maps in the forms of other engines, written on the GPU, equal the
 // maps that each engine would build from the same voxels.
 #include "../../spira/exchange.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/expand.cu: the outputs that kernels touch, on the GPU, word for word those of the host
 // loop, whichever way they are made; and the maps between the two sets entry for entry.
 #include "../../spira/expand.cuh"

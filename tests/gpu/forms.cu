@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/forms.cu: the forms of a kernel map on the GPU equal those of the host loops, buffer by
 // buffer, including the poison around them. Also batches, graphs, and users' own kernels.
 #include "../../spira/map.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/grad.cu: gradients on the GPU, against sums in double: weights over random lists and
 // over those of map_build_lists, inputs over the maps of conv_grad_request, bias.
 #include "../../spira/conv_grad.cuh"

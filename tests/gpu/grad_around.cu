@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/grad_around.cu: gradients of what stands around convolutions (support/grad_around.h) on
 // the GPU.
 #include "../../spira/dense_grad.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/growth.cu: sets from features on the GPU, word for word those of a table of
 // coordinates.
 #include "../../spira/prune.cuh"

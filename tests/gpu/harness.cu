@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/harness.cu: the device half of the harness tests itself; main of the GPU tests.
 #include "../support/device.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/interpolate.cu: interpolation on the GPU against sums in double over all voxels, and
 // bit for bit that of the host loops.
 #include "../../spira/interpolate.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/join.cu: unions and projections on the GPU, word for word and bit for bit those that a
 // table of coordinates gives.
 #include "../../spira/join.cuh"

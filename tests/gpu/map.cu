@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/map.cu: kernel maps on the GPU equal those of the host loop, entry by entry. On small
 // scenes they also equal a hash table's, which shares no code with the search. Random, dense,
 // uneven and foreign sets, scans and the ends of fields: tests/gpu/forms.cu.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/net.cu: net.cuh: planned networks on the GPU, each layer against the host; one CUDA
 // graph for frames of all sizes; a second stream; what is refused.
 #include "../support/net_checks.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/net_records.cu: tuning records in device plans: which ones a plan takes. Planning
 // launches nothing, so these tests run without a GPU, for GPUs that the machine may not have.
 #include "../support/devices.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/net_sets.cu: networks whose coordinate sets follow rules of their own (net/sets.h), on
 // the GPU: dilating sets, joins and dense maps, each layer against the host; one graph for frames
 // of all sizes; a second stream.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/order.cu: the ordered layout on the GPU, compared with the host loop byte by byte.
 #include "../../spira/order.cuh"
 #include "../support/gpu.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/pairs.cu: convolution over lists of pairs on the GPU, in both forms, against sums in
 // double, each output within its bound (reference.h); in order the same bits from run to run.
 #include "../../spira/conv_pairs.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/plane.cu: maps of scenes whose windows do not fit their buffer (index/plane_far.cuh),
 // in the forms that the plane search writes, against the host loops.
 #include "../support/forms.cuh"

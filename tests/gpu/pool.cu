@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/pool.cu: pooling on the GPU: maxima to the bit, averages within the bound of their
 // sums.
 #include "../../spira/pool.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/portable.cu: the portable kernel (conv/portable.cuh) on the GPU, against sums in
 // double: all formats and cuts, exact fp32 among them, shortcuts. It runs on Hopper GPUs, too, and
 // a second time with the 99 KB of shared memory that a thread block has on compute capability 8.6.

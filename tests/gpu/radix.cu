@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/radix.cu: the radix sort, against a stable sort on the host. (tests/host/radix.cpp runs
 // the same kernels on the host.)
 #include "../support/device.cuh"

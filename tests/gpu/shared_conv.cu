@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/shared_conv.cu: the kernels of convolutions, for all GPU tests (shared.cuh).
 #include "../support/shared.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/shortcut.cu: a 1x1x1 convolution that is computed within another and added
 // (conv_shortcut), against sums in double; and networks whose plans have such layers.
 #include "../support/devices.h"

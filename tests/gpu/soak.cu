@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/soak.cu: what an engine meets in its life.
 //
 // For long: ten thousand frames of changing sizes through one CUDA graph: among them are empty

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/sort.cu: the sort of words and their rows, against a stable sort on the host.
 #include "../support/sets.cuh"
 #include "../support/sort_array.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/tune.cu: the choices for a layer. Nothing is launched: no GPU is needed. That each
 // computes the layer is tested where it is computed: conv.cu (all sizes), pairs.cu, hybrid.cu.
 #include "../../spira/conv_hybrid.cuh"

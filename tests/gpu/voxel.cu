@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/voxel.cu: voxelisation and voxel features on the GPU, bit for bit those of the host
 // loops.
 #include "../../spira/voxel.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/compact.cpp: index/compact.h, the compact form of a kernel map.
 #include "../support/reference.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/conv.cpp: conv.h against a dense convolution in double, and reference.h itself.
 #include "../support/reference.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/dense.cpp: dense.h against maps that are made element by element, and the kernels of
 // dense.cuh, run on the host (emulate_numeric.h), against the same.
 #include "../support/devices.h"

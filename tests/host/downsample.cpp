@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/downsample.cpp: downsample.h, against a set of tuples.
 #include "../support/downsample.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/downsample_kernels.cpp: the kernels of index/downsample_*.cuh, run on the host
 // (emulate_plane.h), against the host loop: steps in each axis, alone and together, in windows that
 // hold a tile and its margins, in longer ones, and in the set itself.

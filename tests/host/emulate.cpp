@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/emulate.cpp: the emulator (emulate.h, emulate_hopper.h) runs kernels correctly and
 // reports what would go wrong on a GPU.
 #include "../support/test.h"

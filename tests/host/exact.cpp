@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/exact.cpp: the kernel of conv/exact.cuh in every format, emulated on the host
 // (emulate_layers.h): against sums in double, and bit by bit against fmaf in the stated order.
 #include "../support/emulate_layers.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/exchange.cpp: the forms of exchange.h equal the maps that each engine would build from
 // the same voxels.
 #include "../support/reference_exchange.h"

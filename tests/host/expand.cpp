@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/expand.cpp: expand.h, against loops over all outputs and all taps in index space.
 #include "../support/expand.h"
 #include "../support/downsample.h"

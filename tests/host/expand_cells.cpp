@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/expand_cells.cpp: the kernels of index/expand_*.cuh, run on the host (emulate.h),
 // against expand_host: the way without a sort, whether it would be chosen or not; and the choice.
 #include "../support/expand.h"

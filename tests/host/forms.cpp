@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/forms.cpp: the forms of a kernel map (map.h) equal forms derived from a hash table of
 // coordinates.
 #include "../support/reference_forms.h"

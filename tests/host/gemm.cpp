@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/gemm.cpp: gemm/: what each rule must group is worked out apart from the code; the
 // kernels of plans and runs are emulated, with products by a host loop, against sums in double.
 #include "../support/emulate_numeric.h"

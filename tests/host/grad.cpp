@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/grad.cpp: the host loops of gradients, against finite differences of the convolution:
 // with the loss sum r * out, which is linear in features, weights and bias.
 #include "../../spira/conv_grad.h"

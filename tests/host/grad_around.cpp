@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/grad_around.cpp: gradients of what stands around convolutions (support/grad_around.h):
 // the host loops, and the kernels, run on the host (emulate_numeric.h).
 #include "../support/emulate_numeric.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/grad_emulated.cpp: the kernels of the weight gradient (grad/), emulated on the host
 // (emulate_mma.h) and compared with sums in double. The made-up device has few multiprocessors, so
 // that lists are longer than parts.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/growth.cpp: prune.h, subdivide.h and rows.h against tables of coordinates, and their
 // kernels, run on the host (emulate_numeric.h), against the same.
 #include "../support/emulate_numeric.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/harness.cpp: the harness tests itself; main of the host tests.
 #include "../support/test.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/hopper.cpp: the kernels of conv/hopper.cuh, emulated on the host (emulate_layers.h).
 // The made-up device has few multiprocessors, so that each thread block computes several tiles.
 #include "../support/emulate_layers.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/interpolate.cpp: interpolate.h and row_blend against sums in double over all voxels,
 // and their kernels, run on the host (emulate_numeric.h), against the host loops.
 #include "../support/emulate_numeric.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/join.cpp: join.h against tables of coordinates, and the kernels of join.cuh, run on
 // the host (emulate_numeric.h), against the same.
 #include "../support/devices.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/labels.cpp: classes of voxels in the examples, and the legend of their picture.
 #include "../support/test.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/map.cpp: map.h.
 #include "../support/downsample.h"
 

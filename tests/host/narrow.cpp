@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/narrow.cpp: the kernel of conv/narrow.cuh, emulated on the host (emulate_layers.h).
 
 // Weights stay as they are where an offset has no sources, which are not multiplied then.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/net_blob.cpp: net_blob.h: parameters of networks from a blob and to one; the files of
 // the scan example (examples/scan_weights.h), in build/tmp.
 #include "../support/blobs.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/net_detectors.cpp: the networks of examples/detectors.h: their layers, and the voxels
 // that each of their levels has in a scan.
 #include "../../bench/targets.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/net_graph.cpp: net/sets.h and net/need.h: how planning derives, shares and bounds the
 // sets of layers with rules of their own, and what it refuses. net_sets.cpp runs them.
 #include "../support/net_plans.h"

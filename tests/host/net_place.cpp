@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/net_place.cpp: net/place.h: the places of all arrays of a plan, and lifetimes; which
 // shortcuts are fused.
 #include "../support/net_plans.h"

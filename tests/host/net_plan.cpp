@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/net_plan.cpp: net.h and net/planning.h: what planning refuses, and the sets, maps and
 // steps that it derives from a table.
 #include "../support/net_plans.h"

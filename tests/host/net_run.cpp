@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/net_run.cpp: net_run_host: networks on the host against the judges of reference_net.h,
 // and what running refuses.
 #include "../support/net_plans.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/net_sets.cpp: networks whose coordinate sets are nodes of a graph (net/sets.h): on the
 // host, against dense loops over the extent (reference_grid.h).
 #include "../support/net_plans.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/nulls.cpp: no function reads through a null pointer: each argument by itself is null,
 // then all of them, and the call is refused. A crash fails the test with its signal.
 #include "../support/test.h"

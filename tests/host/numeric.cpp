@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/numeric.cpp: numeric.h.
 #include "../support/test.h"
 

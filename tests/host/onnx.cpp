@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/onnx.cpp: .onnx files, written byte by byte, become the tables of layers that they
 // were written from. Writes to build/tmp.
 #include "../support/onnx_writer.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/onnx_autoware.cpp: .onnx files as AWML and autoware-ml export BEVFusion become the
 // tables of layers that they were written from.
 #include "../support/onnx_writer.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/order.cpp: order.h.
 #include "../support/orders.h"
 #include "../support/reference.h"

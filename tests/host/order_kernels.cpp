@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/order_kernels.cpp: the kernels of order.cuh, run on the host
 // (emulate_hopper.h), against the host loop: the same bytes, with the entries that neither writes.
 #include "../support/devices.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/pairs.cpp: the host loop over lists of pairs, against the one over the whole map.
 #include "../../spira/conv_pairs.h"
 #include "../support/reference_forms.h"

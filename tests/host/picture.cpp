@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/picture.cpp: the pictures of the examples. Writes to build/tmp.
 #include "../support/test.h"
 

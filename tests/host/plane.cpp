@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/plane.cpp: the kernels of index/plane_*.cuh, run on the host (emulate_plane.h),
 // against the host loops: scenes whose windows fit their buffer, and scenes whose windows are
 // sampled.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/pool.cpp: pool.h.
 #include "../support/emulate_numeric.h"
 #include "../support/pool_problems.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/portable.cpp: the kernel of conv/portable.cuh in every format, emulated on the host
 // (emulate_layers.h): against sums in double, and in exact fp32 bit by bit against fmaf in the
 // stated order. The made-up device has few multiprocessors, so that each thread block computes

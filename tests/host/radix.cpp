@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/radix.cpp: the kernels of index/radix.cuh, run on the host (emulate.h), against a
 // stable sort.
 #include "../support/test.h"

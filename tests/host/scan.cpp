@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/scan.cpp: the scans that the examples read and write: files made up byte by byte, one
 // for each format, and one for each trap that files in the field hold. Writes to build/tmp.
 #include "../support/test.h"

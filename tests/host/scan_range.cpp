@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/scan_range.cpp: ranges and voxels of the examples' detectors, as options give them
 // (examples/scan_range.h). tests/run_scan.sh has what the program says.
 #include "../support/test.h"

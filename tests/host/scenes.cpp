@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/scenes.cpp: the generated scenes of the benchmarks, and how forms of a map are
 // compared.
 #include "../support/test.h"

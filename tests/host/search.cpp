@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/search.cpp: search.h, against a hash table of coordinates.
 #include "../support/reference.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/sort.cpp: the sort (index/sort.cuh), run on the host (emulate_hopper.h), against a
 // stable sort: the points of a real scan, where thousands share a word, and generated words in long
 // runs; in buckets as the sort has them, and in few large ones.

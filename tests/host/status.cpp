@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/status.cpp: status.h, device.h, workspace.h and base/integer.h.
 #include "../support/devices.h"
 #include "../support/test.h"

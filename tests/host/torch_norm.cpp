@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/torch_norm.cpp: the batch norm of the PyTorch package
 // (examples/torch/csrc/cuda/norm.cu), emulated on the host (emulate_numeric.h) and compared with
 // sums in double.

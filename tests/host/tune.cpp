@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/tune.cpp: tuning records: their text there and back, and how one is found.
 #include "../../spira/tune.h"
 #include "../support/reference.h"

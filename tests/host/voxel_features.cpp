@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/voxel_features.cpp: features of voxels with few and with very many rows: the order of
 // sums, and the kernel (emulated) against the host loop, bit for bit.
 #include "../support/reference.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/voxel_limits.cpp: the range and the cap of a voxelisation and the features of limited
 // voxels: host loops against an independent voxelisation, kernels (emulated) against host loops.
 #include "../support/voxels.h"

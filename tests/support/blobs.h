@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/blobs.h: blobs put together by hand, from the description of the format in blob.h.
 #ifndef SPIRA_TESTS_BLOBS_H
 #define SPIRA_TESTS_BLOBS_H

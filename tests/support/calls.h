@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/calls.h: how often each function of the CUDA runtime was called, by an object that
 // is linked with calls_wrap.cpp.
 #ifndef SPIRA_TESTS_CALLS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/calls_wrap.cpp: counts the calls of the CUDA runtime. For every function that an
 // object calls, the linker (--wrap) sends the call to a stub here, which counts it and jumps on: no
 // argument is touched, so that one stub serves all signatures. CALLS_LIST has a line CALL(name) for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/cublas.cuh: convolution problems for gather, cuBLAS products and scatter, and the
 // handle that computes them.
 #ifndef SPIRA_TESTS_CUBLAS_CUH

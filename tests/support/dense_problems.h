@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/dense_problems.h: problems for the tests of dense maps, and what their maps shall
 // be, cell by cell.
 #ifndef SPIRA_TESTS_DENSE_PROBLEMS_H

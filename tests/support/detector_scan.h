@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/detector_scan.h: the nuScenes scan as voxels within the range of the detectors, and
 // the number of voxels that spconv 2.3.8 has at each level.
 #ifndef SPIRA_TESTS_DETECTOR_SCAN_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/device.cuh: the CUDA side of the test harness.
 //
 //     DEVICE_TEST(mask_matches_host) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/devices.h: GPUs that the machine may not have, as the choices of kernels see them.
 #ifndef SPIRA_TESTS_DEVICES_H
 #define SPIRA_TESTS_DEVICES_H

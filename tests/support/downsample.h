@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/downsample.h: what the host loop of downsample makes of a set, and what both
 // refuse.
 #ifndef SPIRA_TESTS_DOWNSAMPLE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/emulate.h: runs kernels on the host, so that their results are tested without a
 // GPU.
 //

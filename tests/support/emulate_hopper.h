@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/emulate_hopper.h: emulate.h for Hopper's kernels: shared memory by address,
 // asynchronous copies, mbarriers, clusters, wgmma, and 16-bit numbers.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/emulate_layers.h: layers whose kernel is emulated (emulate_mma.h): their arrays,
 // with NaN where nothing may be read, the comparison of their outputs with sums in double, and the
 // tests that all kernels have.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/emulate_mma.h: emulate_hopper.h with the warp's matrix instructions (base/mma.cuh),
 // and asynchronous copies in groups.
 #ifndef SPIRA_TESTS_EMULATE_MMA_H

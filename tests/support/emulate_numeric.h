@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/emulate_numeric.h: emulate_hopper.h, and the rest of numeric.cuh: for emulated
 // kernels that are launched by number format.
 #ifndef SPIRA_TESTS_EMULATE_NUMERIC_H

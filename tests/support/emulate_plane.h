@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/emulate_plane.h: emulate.h for the kernels of index/plane_*.cuh:
 // shared memory by address, the instructions of index/plane_asm.cuh, and a scan of few threads.
 #ifndef SPIRA_TESTS_EMULATE_PLANE_H

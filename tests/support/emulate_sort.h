@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/emulate_sort.h: emulate_hopper.h for the kernels of the sort, and these kernels.
 #ifndef SPIRA_TESTS_EMULATE_SORT_H
 #define SPIRA_TESTS_EMULATE_SORT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/emulate_vectors.h: CUDA's vectors of integers, for emulated kernels.
 #ifndef SPIRA_TESTS_EMULATE_VECTORS_H
 #define SPIRA_TESTS_EMULATE_VECTORS_H

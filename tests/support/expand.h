@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/expand.h: layers with output sets by expand.h for the tests of its kernels: scenes,
 // what the host makes of them, and the sets of a network that spconv has counted.
 #ifndef SPIRA_TESTS_EXPAND_H

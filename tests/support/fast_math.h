@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/fast_math.h: included in front of test files that are compiled with -ffast-math.
 //
 // Under -ffast-math the compiler takes isnan and isfinite for constants: it assumes that no NaN and

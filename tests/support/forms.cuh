@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/forms.cuh: the forms of a kernel map on the GPU, and what the host makes of them
 // (reference_forms.h).
 #ifndef SPIRA_TESTS_FORMS_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/gpu.cuh: the current GPU, queried once for all tests of a program.
 //
 // SPIRA_SHARED=99: as if a thread block had at most 99 KB of shared memory, as on GPUs of compute

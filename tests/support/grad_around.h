@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/grad_around.h: gradients of what stands around convolutions: pooling, dense maps,
 // voxel features, joined sets. Host loops against their definitions, kernels against the host loops
 // to the bit. A test on the GPU and one of emulated kernels include it, and have before:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/grad_problems.h: weight gradients (features, gradients of the outputs, pair lists),
 // and their comparison with sums in double.
 #ifndef SPIRA_TESTS_GRAD_PROBLEMS_H

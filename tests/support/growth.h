@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/growth.h: problems for the tests of sets that are made from features (prune.h,
 // subdivide.h), and what comes of them, by a table of coordinates.
 #ifndef SPIRA_TESTS_GROWTH_H

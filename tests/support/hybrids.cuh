@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/hybrids.cuh: convolution problems whose offsets are divided by a threshold: each
 // half of the map, and the packed weights of both.
 #ifndef SPIRA_TESTS_HYBRIDS_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/join_problems.h: problems for the tests of unions and projections, and what comes
 // of them, by a table of coordinates.
 #ifndef SPIRA_TESTS_JOIN_PROBLEMS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/memory.h: memory of either side, so that one function fills, runs and judges a
 // problem on the host, in the emulator and on the GPU.
 #ifndef SPIRA_TESTS_MEMORY_H

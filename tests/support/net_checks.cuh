@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/net_checks.cuh: runs a network on the GPU and compares all of it with the host, in
 // plans that keep or share memory, on one stream and on two.
 #ifndef SPIRA_TESTS_NET_CHECKS_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/net_plans.h: small tables of layers and plans of them, for the host tests of
 // networks.
 #ifndef SPIRA_TESTS_NET_PLANS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/net_records.cuh: tuning records for the convolutions of a plan, and what a plan has
 // taken of them.
 #ifndef SPIRA_TESTS_NET_RECORDS_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/net_tables.h: small networks with rules of their own for their sets: for host and
 // GPU tests.
 #ifndef SPIRA_TESTS_NET_TABLES_H

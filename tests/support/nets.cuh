@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/nets.cuh: frames, a planned network with its device memory, and the results of its
 // runs: for the GPU tests of networks.
 #ifndef SPIRA_TESTS_NETS_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/onnx_writer.h: .onnx files, written byte by byte, and what the tests of the readers
 // have in common.
 #ifndef SPIRA_TESTS_ONNX_WRITER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/orders.h: kernel maps to order, and ordered layouts on the host, compared array by
 // array.
 #ifndef SPIRA_TESTS_ORDERS_H

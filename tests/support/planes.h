@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/planes.h: layers for the tests of the plane search (index/plane_search.cuh), on the
 // host and on the GPU: windows of source words that fit their buffer, and windows that do not. Each
 // function calls check(layout, source, outputs, stride) for some layers, with sorted words.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/points.h: points in and around a set for the tests of interpolation, and what
 // comes of them, in double, by a table of coordinates.
 #ifndef SPIRA_TESTS_POINTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/pool_problems.h: problems for the tests of pooling on either side, judged by sums
 // in double: maxima to the bit, averages within the bound of their sums.
 #ifndef SPIRA_TESTS_POOL_PROBLEMS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/problems.cuh: the problems of problems.h in device memory. For the GPU tests of all
 // dataflows; what is cut in tiles is run here too.
 #ifndef SPIRA_TESTS_PROBLEMS_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/problems.h: convolution problems (features, weights, a map and an epilogue in host
 // memory), and the comparison of their outputs with sums in double, with a bound for each output
 // (reference.h).

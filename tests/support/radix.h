@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/radix.h: words for the tests of the radix sort, the order that they shall have, and
 // one run in memory of either side.
 #ifndef SPIRA_TESTS_RADIX_H

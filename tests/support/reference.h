@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/reference.h: what host and GPU tests compare with: random scenes, kernel maps by
 // brute force, convolutions in double with a bound for each output. No CUDA here.
 #ifndef SPIRA_TESTS_REFERENCE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/reference_exchange.h: the kernel maps of other engines, made from voxels by the
 // engines' own definitions, without spira's maps or orders; and buffers for the writers of
 // spira/exchange.h, in host or device memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/reference_forms.h: shared by host and GPU tests of map forms: scenes, layers in
 // host or device memory, and every form derived from a plain map. No CUDA here.
 #ifndef SPIRA_TESTS_REFERENCE_FORMS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/reference_grid.h: the reference for networks whose sets follow other rules than the
 // floor of a stride: the voxels and the map of every layer by loops over a dense grid. It works on
 // the indices of each grid, as spconv does, and knows nothing of words, origins or spira's sets.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/reference_net.h: the reference for host and GPU tests of planned networks. Strides,
 // channels, sets, maps and the places of the parameters are derived from the table of layers, not
 // from the plan: of the plan, only capacities, addresses and fused shortcuts are used.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/sets.cuh: voxel sets in device memory.
 #ifndef SPIRA_TESTS_SETS_CUH
 #define SPIRA_TESTS_SETS_CUH

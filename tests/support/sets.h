@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/sets.h: sets as a caller may bring them along, what a function makes of them, and
 // what functions of sets refuse.
 #ifndef SPIRA_TESTS_SETS_H

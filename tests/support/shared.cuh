@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/shared.cuh: functions of spira that reach hundreds of kernels, in all formats. They
 // are compiled once for all GPU tests, in tests/gpu/shared_*.cu, and called through pointers: a
 // test that called the templates would compile the kernels once more.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/sort_array.h: a source of the sort (index/sort_source.cuh): words in memory; and
 // the stable sort that its results are compared with.
 #ifndef SPIRA_TESTS_SORT_ARRAY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/test.h: the test harness of host (.cpp) and device (.cu) tests.
 //
 //     TEST(word_packs_zero) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/support/voxels.h: inputs of voxelisations, for host and GPU, and what they should become:
 // an independent voxelisation, row by row.
 #ifndef SPIRA_TESTS_VOXELS_H

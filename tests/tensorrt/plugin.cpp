@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/tensorrt/plugin.cpp: the TensorRT plugin (examples/tensorrt), called as TensorRT calls it,
 // by a stand-in (runtime.h) and, where its library is found, by TensorRT-RTX's parser and builder.
 //   tests/run_tensorrt.sh folder of NvInfer.h

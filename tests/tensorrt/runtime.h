@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/tensorrt/runtime.h: a stand-in for TensorRT's runtime, compiled against its headers: it
 // calls a plugin's methods in TensorRT's order, and refuses what TensorRT would refuse.
 #ifndef SPIRA_TESTS_TENSORRT_RUNTIME_H

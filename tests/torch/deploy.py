@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/torch/deploy.py: the way from training to C++: scenes, training, checkpoint, labels.
 #
 #     deploy.py SCAN      examples/scan.cu, built for the host

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/torch/modules.py: spira.pytorch against tests/torch/reference.py, in double precision.
 #
 #     python tests/torch/modules.py [part of a name]...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/torch/modules_capacity.py: capacity mode and prepare() of spira.pytorch.
 #
 #     python tests/torch/modules_capacity.py [part of a name]...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/torch/modules_cases.py: scenes, networks and checks that the tests of modules share.
 import os
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/torch/modules_ddp.py: DistributedDataParallel and SyncBatchNorm over spira.pytorch, in two
 # processes: gloo on the CPU, NCCL on two GPUs, gloo on one GPU.
 #

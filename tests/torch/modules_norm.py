@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/torch/modules_norm.py: batch norms with what stands behind them, and rows that the backward
 # pass makes again.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/torch/modules_spconv.py: spira.pytorch against spconv 2.3 itself, as a black box: the same
 # networks, the same state dicts both ways, the same voxels and features.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/torch/ops_test.py: the operators of examples/torch, against PyTorch in double precision.
 #
 #     python tests/torch/ops_test.py [part of a name]...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/torch/reference.py: spconv's modules in plain PyTorch, as slow and as plain as can be.
 #
 # The judge of spira's operators and of spira.pytorch: nothing here is shared with them. Voxels are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/autograd.cpp: gradients and autocast of the operators.
 //
 // In C++, so that a layer costs no Python in the backward pass. Each function calls the operators

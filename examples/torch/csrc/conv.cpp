@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/conv.cpp: convolution and its gradients, on both devices.
 #include "ops.h"
 #include "scope.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/convert.h: between PyTorch's arguments and spira's structs; errors.
 //
 // The operators take word layouts, kernels and grids as lists of ints, because schemas have no

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/gpu.h: what the operators call on the GPU: spira's launchers behind plain
 // functions, so that files with kernels include nothing of PyTorch, and the others no CUDA headers.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/library.cpp: the schemas of the operators and what runs them.
 //
 // A pure library of PyTorch: no Python headers, no module. spira/library.py loads it with

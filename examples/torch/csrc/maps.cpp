@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/maps.cpp: operators that make kernel maps.
 //
 //   map_table   [outputs, volume]: what the CPU and pooling read

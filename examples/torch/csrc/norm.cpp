@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/norm.cpp: the operators of a batch norm with the addition and the ReLU behind
 // it (spira/pytorch/norm.py), for CPU and CUDA tensors. With a count on the device it takes the
 // rows before it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/norm.h: a batch norm of rows of features, with the addition and the ReLU
 // behind it, on the GPU.
 //

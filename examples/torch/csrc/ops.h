@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/ops.h: the operators, for CPU and CUDA tensors alike. library.cpp has their
 // schemas; the Python files say what they mean.
 #ifndef SPIRA_TORCH_OPS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/rows.cpp: operators on rows of features: permutation, pooling, dense maps.
 #include "ops.h"
 #include "scope.h"

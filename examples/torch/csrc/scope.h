@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/scope.h: the device and the stream of an operator's tensors, for the time of
 // a call.
 #ifndef SPIRA_TORCH_SCOPE_H

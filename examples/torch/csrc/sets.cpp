@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/sets.cpp: operators that make voxel sets.
 #include "ops.h"
 #include "scope.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """spira for PyTorch: sparse convolution on voxelised point clouds, with gradients.
 
     voxels = spira.voxel_set(indices, spatial_shape, batch_size)       # sorted, packed

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """Layers as functions: convolution, pooling, dense maps; all of them have gradients."""
 
 import torch

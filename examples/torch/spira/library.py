@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """Loads the library of operators, and registers their shape functions.
 
 The library has no Python in it: any Python loads it, with the version of PyTorch that it was built

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """Kernel maps: which input rows an output row reads, through which offset of the kernel."""
 import torch
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """Voxel sets: sorted, packed coordinates, and sets that follow from others."""
 import functools
 import itertools

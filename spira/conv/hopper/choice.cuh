@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper/choice.cuh: which layers Hopper's kernel computes, and how it cuts them.
 #ifndef SPIRA_CONV_HOPPER_CHOICE_CUH
 #define SPIRA_CONV_HOPPER_CHOICE_CUH

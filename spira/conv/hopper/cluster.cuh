@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper/cluster.cuh: two thread blocks of a cluster share the offsets of a tile.
 //
 // Each has accumulated half of the offsets for all columns of the slice. Each sends the other its

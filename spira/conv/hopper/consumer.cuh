@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper/consumer.cuh: consumer warpgroups multiply the stages of a tile.
 //
 // A warpgroup keeps the accumulators of its row groups in registers from the first offset of a tile

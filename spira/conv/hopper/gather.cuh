@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper/gather.cuh: a producer warp copies rows of features into a stage.
 //
 // A row group of a stage is 64 rows of 128 or 64 bytes, swizzled (wgmma_place). Lanes copy pieces

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper/kernel.cuh: the kernel: prepares shared memory, then splits into producer warps
 // and consumer warpgroups.
 #ifndef SPIRA_CONV_HOPPER_KERNEL_CUH

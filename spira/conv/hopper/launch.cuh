@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper/launch.cuh: launches the variant of Hopper's kernel that a layer's sizes name.
 #ifndef SPIRA_CONV_HOPPER_LAUNCH_CUH
 #define SPIRA_CONV_HOPPER_LAUNCH_CUH

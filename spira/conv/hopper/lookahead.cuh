@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper/lookahead.cuh: what each stage will hold: producers find it one stage ahead.
 //
 // A tile has a stage for each chunk of each offset that one of its row groups has (for each two

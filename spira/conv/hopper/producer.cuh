@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper/producer.cuh: producer warps fill the stages of the ring.
 //
 // Four teams of one or two warps. A team fills every fourth stage: one lane has the copy engine

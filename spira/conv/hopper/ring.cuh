@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper/ring.cuh: the ring of stages (base/ring.cuh): headers of stages, and where two
 // sets of consumers go on.
 #ifndef SPIRA_CONV_HOPPER_RING_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper/traits.cuh: the variants of Hopper's kernel and the resources of each: threads,
 // register budgets, shared memory.
 //

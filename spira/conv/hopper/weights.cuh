@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/hopper/weights.cuh: how a row of features is cut into chunks, and the packed weights.
 //
 // A chunk is the bytes of a row that one stage of the ring holds. The packed weights of a chunk lie

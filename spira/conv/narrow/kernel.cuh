@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/narrow/kernel.cuh: the narrow kernel (conv/narrow.cuh): epilogue and kernel.
 #ifndef SPIRA_CONV_NARROW_KERNEL_CUH
 #define SPIRA_CONV_NARROW_KERNEL_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/narrow/load.cuh: loads of the narrow kernel.
 //
 // The instructions are written out: each has its own way with the cache, and predicates in place of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/narrow/walk.cuh: how a warp of the narrow kernel (conv/narrow.cuh) goes through the
 // offsets of its outputs: the pipeline of sources, rows and products.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/narrow/weights.cuh: the variants of the narrow kernel, and its packed weights.
 #ifndef SPIRA_CONV_NARROW_WEIGHTS_CUH
 #define SPIRA_CONV_NARROW_WEIGHTS_CUH

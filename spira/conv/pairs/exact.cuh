@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/pairs/exact.cuh: the kernel in plain multiply-adds: exact fp32, and every format on
 // GPUs below sm_80.
 //

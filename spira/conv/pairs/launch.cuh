@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/pairs/launch.cuh: from parameters to launches: the kernels before and after the walk,
 // grids and template arguments.
 #ifndef SPIRA_CONV_PAIRS_LAUNCH_CUH

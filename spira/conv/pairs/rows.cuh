@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/pairs/rows.cuh: on tensor cores: the source rows and weights that a lane loads, and
 // their products.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/pairs/tensor.cuh: the kernel on tensor cores.
 //
 // A warp computes a slice of the output channels (up to 32). The warps of a thread block have up to

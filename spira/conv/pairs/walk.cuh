@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/pairs/walk.cuh: how warps walk pair lists: parameters, units, cursors.
 //
 // First file of the machinery of ../../conv_pairs.cuh. A unit is up to 16 consecutive pairs of one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/portable/choice.cuh: which layers the portable kernel computes, and how it cuts them.
 #ifndef SPIRA_CONV_PORTABLE_CHOICE_CUH
 #define SPIRA_CONV_PORTABLE_CHOICE_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/portable/cursor.cuh: what the stages will hold: one entry for each offset of a tile.
 //
 // All producer warps of a thread block walk the same tiles and offsets, ascending. An entry has a

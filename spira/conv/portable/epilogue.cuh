@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/portable/epilogue.cuh: from accumulators to outputs: initial sums, scale and shift,
 // residual, activation, one rounding.
 //

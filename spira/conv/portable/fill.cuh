@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/portable/fill.cuh: fills a stage: a chunk of the source rows of an offset, and its
 // weights.
 //

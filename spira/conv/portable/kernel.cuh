@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/portable/kernel.cuh: the kernel: producer warps fill a ring of stages, consumer
 // warps multiply them.
 #ifndef SPIRA_CONV_PORTABLE_KERNEL_CUH

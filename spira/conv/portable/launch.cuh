@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/portable/launch.cuh: launches the variant of the portable kernel that a layer's sizes
 // name.
 #ifndef SPIRA_CONV_PORTABLE_LAUNCH_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/portable/multiply.cuh: a warp multiplies a stage.
 //
 // The product is transposed, as in conv/narrow.cuh: the instruction's 16 rows are output channels

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/portable/multiply_exact.cuh: a warp multiplies a stage in exact fp32.
 //
 // Fused multiply-adds in place of matrix instructions, with the accumulators and fragments of

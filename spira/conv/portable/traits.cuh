@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/portable/traits.cuh: the variants of the portable kernel, and the shared memory of
 // each.
 //

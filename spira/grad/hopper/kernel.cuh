@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/hopper/kernel.cuh: the weight gradient on Hopper's warpgroup instructions (sm_90a),
 // for 16-bit formats.
 //

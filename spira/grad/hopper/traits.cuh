@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/grad/hopper/traits.cuh: the variants of the weight gradient's kernel for Hopper, and the
 // shared memory of each.
 //

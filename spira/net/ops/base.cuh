@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/ops/base.cuh: what an operation of a layer does on the GPU. `format` is the number
 // format that it is compiled for.
 #ifndef SPIRA_NET_OPS_BASE_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/ops/base.h: what an operation of a layer is.
 //
 // An operation is a struct net_op_NAME, which has constants alone, and functions that take it as

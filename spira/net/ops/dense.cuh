@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/ops/dense.cuh: dense maps as layers on the GPU.
 #ifndef SPIRA_NET_OPS_DENSE_CUH
 #define SPIRA_NET_OPS_DENSE_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/ops/join.h: unions and projections of sets as layers.
 #ifndef SPIRA_NET_OPS_JOIN_H
 #define SPIRA_NET_OPS_JOIN_H

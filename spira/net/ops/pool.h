@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/ops/pool.h: local pooling as layers.
 #ifndef SPIRA_NET_OPS_POOL_H
 #define SPIRA_NET_OPS_POOL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/ops/product.h: the product of two layers, element by element, as a layer. (A gate is
 // the product of features and a sigmoid or SiLU of others.)
 #ifndef SPIRA_NET_OPS_PRODUCT_H

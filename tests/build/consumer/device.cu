@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/build/consumer/device.cu: all of spira under nvcc. Runs with and without a GPU.
 #include <spira.cuh>
 

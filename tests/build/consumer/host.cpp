@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/build/consumer/host.cpp: the host half of spira, under a plain C++ compiler.
 #include <spira.cuh>
 

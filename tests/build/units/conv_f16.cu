@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/build/units/conv_f16.cu: one fp16 convolution of any channels, with its map and weights.
 #include "../../../spira.cuh"
 

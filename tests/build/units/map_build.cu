@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/build/units/map_build.cu: an output-stationary kernel map of 32-bit words.
 #include "../../../spira.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/build/units/net_f16.cu: a whole fp16 network: planned, loaded and run.
 #include "../../../spira.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/build/units/search.cu: the z-delta search alone, in a kernel of the user's own.
 #include "../../../spira/search.h"
 

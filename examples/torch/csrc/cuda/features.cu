@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/cuda/features.cu: features on the GPU: convolution by format, bias gradients,
 // pooling, dense maps.
 #include "format.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/cuda/format.cuh: convolution and gradients in one number format. Included by
 // a .cu file for each format, which instantiates both functions.
 #ifndef SPIRA_TORCH_CUDA_FORMAT_CUH

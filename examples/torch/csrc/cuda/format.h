@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/cuda/format.h: what is compiled once for each number format, in a file each.
 #ifndef SPIRA_TORCH_CUDA_FORMAT_H
 #define SPIRA_TORCH_CUDA_FORMAT_H

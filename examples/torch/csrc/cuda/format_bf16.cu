@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/cuda/format_bf16.cu: convolution and gradients in this format.
 #include "format.cuh"
 

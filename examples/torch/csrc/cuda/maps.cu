@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/cuda/maps.cu: kernel maps on the GPU.
 #include "../gpu.h"
 #include "spira/conv_map.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/cuda/norm.cu: the kernels of norm.h.
 //
 // Each direction is three kernels: two sums of each channel over a part of the rows for each thread

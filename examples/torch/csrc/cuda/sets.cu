@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/cuda/sets.cu: voxel sets on the GPU, and rows of features.
 #include "../gpu.h"
 #include "spira/device.cuh"

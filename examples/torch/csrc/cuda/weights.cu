@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/cuda/weights.cu: weights between spconv's order and spira's, in one kernel.
 //
 // spconv 2 has [cout, z, y, x, cin]; spira has [x, y, z, cin, cout] in fp32. For each offset that

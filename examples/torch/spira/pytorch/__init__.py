@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """Modules with spconv's names and arguments.
 
     import spira.pytorch as spconv       # instead of: import spconv.pytorch as spconv

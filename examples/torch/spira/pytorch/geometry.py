@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """Coordinate sets of SparseConvTensors, and the kernel maps between them.
 
 A set holds what was made from it: the maps of submanifold layers, and the sets of strided layers

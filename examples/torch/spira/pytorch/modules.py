@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """Containers and small modules with spconv's names."""
 from collections import OrderedDict
 

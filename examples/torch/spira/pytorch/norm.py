@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """Batch norms: with the ReLU and the addition behind them in one operator, and for features with
 padding, of which they count the real rows only."""
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """Pooling with spconv's names and arguments."""
 from torch import nn
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """All coordinate sets of a network at once, and capacities for those sets."""
 import weakref
 

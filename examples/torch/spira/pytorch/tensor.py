@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """SparseConvTensor: features of voxels, under spconv's name and with its attributes."""
 import torch
 
