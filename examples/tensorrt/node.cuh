@@ -262,7 +262,7 @@ static spira::status node_launch_as(const node *n, const tensors *t, void *works
         (spira::voxelize<W, spira::voxel_limits_any>(&voxels, a.scratch, a.scratch_bytes, stream)));
     spira::voxel_features_args<W> mean = {};
     mean.kind = spira::voxel_feature_mean;
-    mean.values = t->rows;
+    mean.values = t->rows ? t->rows : (const float *)a.xyz; // null: a frame without rows
     mean.columns = t->columns;
     mean.channels = n->plan.limits.channels;
     mean.rows = a.rows;
