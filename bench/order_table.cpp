@@ -200,7 +200,8 @@ int main(int count, char **argument) {
         add_scene(scene, 3, &by_sectors);
         add_scene(scene, 5, &by_directions);
     }
-    printf("// spira/order/table.h: the classes of keys (order/key.h), made by\n"
+    printf("// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors\n"
+           "// spira/order/table.h: the classes of keys (order/key.h), made by\n"
            "// bench/order_table.cpp.\n"
            "#ifndef SPIRA_ORDER_TABLE_H\n#define SPIRA_ORDER_TABLE_H\n\n"
            "#include \"key.h\"\n\nnamespace spira {\n\n");
