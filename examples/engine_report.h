@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/engine_report.h: what an engine says of its frames: percentiles of their latency, and
 // which ones were not good.
 #ifndef SPIRA_EXAMPLES_ENGINE_REPORT_H
