@@ -23,7 +23,7 @@ if [ "${SPIRA_TEST_DEVICE:-cpu}" = cuda ]; then
     $PYTHON -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || skip 'there is no GPU'
 fi
 set --
-for test in ops_test modules modules_capacity modules_norm modules_ddp modules_spconv; do
+for test in ops_test modules modules_capacity modules_norm modules_models modules_ddp modules_spconv; do
     [ -e "$here/torch/$test.py" ] && set -- "$@" "$PYTHON -B '$here/torch/$test.py'"
 done
 "$here/tally.sh" "$@"

@@ -6,7 +6,7 @@
 # SPIRA_TORCH_CPU=1      builds for the CPU alone; so does a machine without nvcc
 # TORCH_CUDA_ARCH_LIST   the GPUs to build for, as PyTorch's extensions take it. "9.0a" for H100 and
 #                        H200: without the "a" there are no kernels for Hopper. Not set: the GPUs of
-#                        this machine
+#                        this machine, if it has any
 # MAX_JOBS               compilers at a time
 import glob
 import os
@@ -29,19 +29,33 @@ def machine_list():
                     for major, minor in sorted(found))
 
 
+def standard():
+    """The C++ that PyTorch's headers want: 20 from 2.13 on."""
+    version = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2] if n.isdigit())
+    return "-std=c++20" if version >= (2, 13) else "-std=c++17"
+
+
 def extension():
     copy = os.path.join(HERE, "headers") # of an unpacked sdist
     include = HEADERS if os.path.exists(os.path.join(HEADERS, "spira", "conv.h")) else copy
     sources = sorted(glob.glob("csrc/*.cpp"))
-    flags = {"cxx": ["-std=c++17", "-O3", "-fopenmp", "-Wall", "-Wextra", "-Wno-unused-parameter",
+    flags = {"cxx": [standard(), "-O3", "-fopenmp", "-Wall", "-Wextra", "-Wno-unused-parameter",
                      "-fvisibility=hidden"],
-             "nvcc": ["-std=c++17", "-O3", "--threads=1"]}
+             "nvcc": [standard(), "-O3", "--threads=1"]}
     options = {"include_dirs": [include, os.path.join(HERE, "csrc")], "extra_compile_args": flags,
                "extra_link_args": ["-fopenmp"], "py_limited_api": True}
+    if torch.cuda.is_available() and not CUDA_HOME and not os.environ.get("SPIRA_TORCH_CPU"):
+        raise SystemExit("spira: there is a GPU, but no nvcc. Set CUDA_HOME to its toolkit, or "
+                         "SPIRA_TORCH_CPU=1 for a package without GPU")
     gpu = CUDA_HOME and torch.version.cuda and not os.environ.get("SPIRA_TORCH_CPU")
     if not gpu:
         return CppExtension("spira._C", sources, **options)
-    if not os.environ.get("TORCH_CUDA_ARCH_LIST") and torch.cuda.is_available():
+    if not os.environ.get("TORCH_CUDA_ARCH_LIST"):
+        if not torch.cuda.is_available():
+            raise SystemExit(
+                "spira: nvcc is here, but no GPU to build for. Set TORCH_CUDA_ARCH_LIST, for "
+                'example to "9.0a" (H100, H200), "8.0" (A100) or "8.9" (L4, RTX 40), several with '
+                "semicolons between; or SPIRA_TORCH_CPU=1 for a package without GPU")
         os.environ["TORCH_CUDA_ARCH_LIST"] = machine_list()
     flags["cxx"].append("-DSPIRA_TORCH_CUDA")
     flags["nvcc"].append("-DSPIRA_TORCH_CUDA")
@@ -57,7 +71,7 @@ class Sdist(sdist):
 
 
 setup(name="spira",
-      version="0.1.0",
+      version="0.2.0",
       description="Sparse convolution on voxelised point clouds, for PyTorch",
       license="Apache-2.0",
       packages=find_packages(include=["spira", "spira.*"]),

@@ -10,7 +10,8 @@ from torch import nn
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [HERE, os.path.join(ROOT, "examples", "torch"), os.path.join(ROOT, "examples")]
+# Behind the installed package: the source folder has no library of operators.
+sys.path += [os.path.join(ROOT, "examples", "torch"), os.path.join(ROOT, "examples")]
 
 DEVICE = os.environ.get("SPIRA_TEST_DEVICE", "cpu")
 
@@ -141,6 +142,21 @@ def second(library, cin=4, widths=(16, 16, 32, 64, 64, 128)):
     net.add_module("conv_out", down(c4, c5, "spconv_down2", (3, 1, 1), (2, 1, 1), 0))
     # conv_input is one layer, not a sequence of layers: so OpenPCDet has it
     return net
+
+
+class Network(nn.Module):
+    """A network of one library's layers."""
+
+    def __init__(self, library):
+        super().__init__()
+        self.make = library.SparseConvTensor
+
+    def merged(self, x, indices, shape):
+        """The features of x at other indices; those that meet are summed."""
+        voxels, place = torch.unique(indices, dim=0, return_inverse=True)
+        sums = x.features.new_zeros(len(voxels), x.features.shape[1]).index_add(0, place,
+                                                                                x.features)
+        return self.make(sums, voxels, shape, x.batch_size)
 
 
 def small_spunet(library, cin=4, classes=5):

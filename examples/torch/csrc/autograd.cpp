@@ -5,6 +5,7 @@
 // through the dispatcher; torch.compile sees them there.
 #include "ops.h"
 
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
@@ -31,17 +32,47 @@ static optional<Tensor> maybe(const Tensor &t) {
     return t.defined() ? optional<Tensor>(t) : std::nullopt;
 }
 
-// Backward functions call operators without gradients. They do so below autograd, where a call
-// costs less; except for create_graph, so that autograd notes that there are none.
-struct backward_scope {
-    optional<at::AutoDispatchBelowADInplaceOrView> below;
+// Backward functions call operators below autograd, where a call costs less. Their results have no
+// derivatives: with create_graph they get a node that says so.
+struct once_function : Function<once_function> {
+    static variable_list forward(AutogradContext *, variable_list results, at::TensorList) {
+        return results;
+    }
 
-    backward_scope() {
-        if (!at::GradMode::is_enabled()) {
-            below.emplace();
-        }
+    static variable_list backward(AutogradContext *, const variable_list &) {
+        not_implemented("spira: this operator has no second derivatives; float64 features have "
+                        "them (create_graph)");
     }
 };
+
+// What results() returns, of a backward function. of: the tensors that they follow from.
+template <typename F>
+static variable_list only_once(variable_list of, const variable_list &grad, F results) {
+    variable_list made, defined;
+    {
+        const at::AutoDispatchBelowADInplaceOrView below;
+        made = results();
+    }
+    if (!at::GradMode::is_enabled()) {
+        return made;
+    }
+    const auto is_defined = [](const Variable &t) { return t.defined(); };
+    of.insert(of.end(), grad.begin(), grad.end());
+    of.erase(std::stable_partition(of.begin(), of.end(), is_defined), of.end());
+    std::copy_if(made.begin(), made.end(), std::back_inserter(defined), is_defined);
+    defined = once_function::apply(std::move(defined), at::TensorList(of));
+    size_t next = 0;
+    for (Variable &t : made) {
+        t = t.defined() ? defined[next++] : t;
+    }
+    return made;
+}
+
+// Whether what is saved now goes through hooks, as in torch.utils.checkpoint: each saved tensor may
+// be asked for once then, and by its own node alone.
+static bool saved_by_hooks() {
+    return at::SavedTensorDefaultHooks::get_hooks().has_value();
+}
 
 // The gradients of so many arguments of which the first alone has one.
 static variable_list only_first(Tensor gradient, size_t arguments) {
@@ -92,7 +123,8 @@ norm_backward_type(const Tensor &, const Tensor &, const optional<Tensor> &,
 enum norm_kept { norm_x, norm_count, norm_weight, norm_bias, norm_mean, norm_invstd, norm_output };
 
 // What a norm keeps besides, as one number: flags, and how its residual is made again.
-const int64_t norm_has_relu = 1, norm_has_residual = 2, norm_is_sum = 4, norm_residual_shift = 3;
+const int64_t norm_has_relu = 1, norm_has_residual = 2, norm_is_sum = 4, norm_is_private = 8,
+              norm_residual_shift = 4;
 
 static int64_t norm_how(AutogradContext *norm) {
     return norm->saved_data["how"].toInt();
@@ -113,7 +145,9 @@ struct norm_function : Function<norm_function> {
                             const optional<Tensor> &bias, norm_rest &r) {
         static const auto op = operation<norm_type>("spira::norm");
         kept_rows of_residual;
-        const bool is_sum = r.again && r.relu && residual && keep_if_norm(*residual, &of_residual);
+        const bool is_private = saved_by_hooks();
+        const bool is_sum =
+            r.again && r.relu && residual && !is_private && keep_if_norm(*residual, &of_residual);
         at::AutoDispatchBelowADInplaceOrView below;
         Tensor y;
         std::tie(y, r.centre, r.invstd) =
@@ -128,6 +162,7 @@ struct norm_function : Function<norm_function> {
                               r.centre, r.invstd,       Tensor()};
         int64_t how = r.relu ? norm_has_relu : 0;
         how |= residual ? norm_has_residual : 0;
+        how |= is_private ? norm_is_private : 0;
         if (is_sum) {
             kept.insert(kept.end(), of_residual.tensors.begin(), of_residual.tensors.end());
             how |= norm_is_sum | of_residual.how[0] << norm_residual_shift;
@@ -141,17 +176,19 @@ struct norm_function : Function<norm_function> {
 
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
         static const auto op = operation<norm_backward_type>("spira::norm_backward");
-        const backward_scope scope;
         const variable_list s = ctx->get_saved_variables();
         const int64_t how = norm_how(ctx);
         const bool residual = (how & norm_has_residual) && ctx->needs_input_grad(1);
-        const Tensor y = how & norm_is_sum ? output_again(how, s) : s[norm_output];
-        const auto [x, weight, bias, added] =
-            op.call(as_type(grad[0], s[norm_x].scalar_type()), s[norm_x], maybe(y),
-                    maybe(s[norm_count]), maybe(s[norm_weight]), maybe(s[norm_bias]), s[norm_mean],
-                    s[norm_invstd], how & norm_has_relu, residual);
-        return {x, residual ? added : Variable(), s[norm_weight].defined() ? weight : Variable(),
-                s[norm_bias].defined() ? bias : Variable(), Variable()};
+        return only_once(s, grad, [&]() -> variable_list {
+            const Tensor y = how & norm_is_sum ? output_again(how, s) : s[norm_output];
+            const auto [x, weight, bias, added] =
+                op.call(as_type(grad[0], s[norm_x].scalar_type()), s[norm_x], maybe(y),
+                        maybe(s[norm_count]), maybe(s[norm_weight]), maybe(s[norm_bias]),
+                        s[norm_mean], s[norm_invstd], how & norm_has_relu, residual);
+            return {x, residual ? added : Variable(),
+                    s[norm_weight].defined() ? weight : Variable(),
+                    s[norm_bias].defined() ? bias : Variable(), Variable()};
+        });
     }
 
     // The output of a sum of two norms.
@@ -186,8 +223,12 @@ static Tensor join_call(const Tensor &first, const Tensor &second) {
 struct join_function : Function<join_function> {
     static Variable forward(AutogradContext *ctx, const Variable &first, const Variable &second) {
         kept_rows kept = {{}, {keep_join}};
-        keep(first, &kept);
-        keep(second, &kept);
+        if (saved_by_hooks()) {
+            kept.how.clear();
+        } else {
+            keep(first, &kept);
+            keep(second, &kept);
+        }
         ctx->saved_data["counts_rows"] = counts_rows(first) && counts_rows(second);
         at::AutoDispatchBelowADInplaceOrView below;
         ctx->save_for_backward(std::move(kept.tensors));
@@ -223,7 +264,7 @@ static void keep_more(const variable_list &tensors, const std::vector<int64_t> &
 
 static bool keep_if_norm(const Variable &rows, kept_rows *kept) {
     AutogradContext *norm = made_by<norm_function>(rows);
-    if (!norm || (norm_how(norm) & norm_has_residual)) {
+    if (!norm || (norm_how(norm) & (norm_has_residual | norm_is_private))) {
         return false;
     }
     variable_list s = norm->get_saved_variables();
@@ -237,11 +278,11 @@ static void keep(const Variable &rows, kept_rows *kept) {
         return;
     }
     AutogradContext *norm = made_by<norm_function>(rows), *join = made_by<join_function>(rows);
-    if (norm && norm_how(norm) & norm_is_sum) {
+    if (norm && (norm_how(norm) & norm_is_sum)) {
         variable_list s = norm->get_saved_variables();
         s.erase(s.begin() + norm_output);
         keep_more(s, {keep_sum, norm_how(norm) >> norm_residual_shift}, kept);
-    } else if (join) {
+    } else if (join && !join->saved_data["how"].toIntVector().empty()) {
         keep_more(join->get_saved_variables(), join->saved_data["how"].toIntVector(), kept);
     } else {
         keep_more({rows}, {keep_rows}, kept);
@@ -317,7 +358,7 @@ struct conv_function : Function<conv_function> {
         if ((r.flags & flag_padded) && counts_rows(features)) {
             kept.how[conv_flags] |= conv_counts_rows;
         }
-        if (r.flags & flag_again) {
+        if ((r.flags & flag_again) && !saved_by_hooks()) {
             keep(features, &kept);
         } else {
             kept.tensors.push_back(features);
@@ -331,13 +372,8 @@ struct conv_function : Function<conv_function> {
     }
 
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
-        static const auto op = operation<conv_backward_type>("spira::conv_backward");
-        const backward_scope scope;
         const variable_list s = ctx->get_saved_variables();
         const std::vector<int64_t> ints = ctx->saved_data["ints"].toIntVector();
-        const Variable *first = s.data() + 5;
-        const int64_t *step = ints.data() + conv_how;
-        const Tensor rows = made_again(first, step);
         const int64_t bias = ints[conv_bias_type];
         int64_t flags = ints[conv_flags] & ~conv_counts_rows;
         if ((ints[conv_flags] & conv_counts_rows) && !torch::autograd::AnomalyMode::is_enabled()) {
@@ -346,10 +382,16 @@ struct conv_function : Function<conv_function> {
         const IntArrayRef kernel(ints.data() + conv_kernel, kernel_ints);
         const std::array<bool, 3> wanted = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
                                             bias >= 0 && ctx->needs_input_grad(2)};
-        const auto [features, weight, added] = op.call(
-            grad[0], rows, s[0], maybe(s[1]), maybe(s[2]), s[3], s[4], kernel, flags, wanted);
-        return {wanted[0] ? features : Variable(), wanted[1] ? weight : Variable(),
-                wanted[2] ? as_type(added, (at::ScalarType)bias) : Variable(), Variable()};
+        return only_once(s, grad, [&]() -> variable_list {
+            static const auto op = operation<conv_backward_type>("spira::conv_backward");
+            const Variable *first = s.data() + 5;
+            const int64_t *step = ints.data() + conv_how;
+            const Tensor rows = made_again(first, step);
+            const auto [features, weight, added] = op.call(
+                grad[0], rows, s[0], maybe(s[1]), maybe(s[2]), s[3], s[4], kernel, flags, wanted);
+            return {wanted[0] ? features : Variable(), wanted[1] ? weight : Variable(),
+                    wanted[2] ? as_type(added, (at::ScalarType)bias) : Variable(), Variable()};
+        });
     }
 };
 
@@ -411,10 +453,13 @@ struct pool_function : Function<pool_function> {
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
         static const auto op = operation<pool_backward_type>("spira::pool_backward");
         const variable_list s = ctx->get_saved_variables();
-        TORCH_CHECK_VALUE(s[2].defined(), "back: missing; the gradient of pooling needs it");
-        return only_first(op.call(grad[0], s[0], s[1], s[2], s[3], ctx->saved_data["kind"].toInt(),
-                                  ctx->saved_data["flags"].toInt()),
-                          7);
+        SPIRA_CHECK(s[2].defined(), "back: missing; the gradient of pooling needs it");
+        return only_once(s, grad, [&] {
+            return only_first(op.call(grad[0], s[0], s[1], s[2], s[3],
+                                      ctx->saved_data["kind"].toInt(),
+                                      ctx->saved_data["flags"].toInt()),
+                              7);
+        });
     }
 };
 
@@ -422,6 +467,42 @@ static Tensor pool_autograd(const Tensor &features, const Tensor &map, const opt
                             const Tensor &source_count, const Tensor &count, int64_t kind,
                             int64_t flags) {
     return pool_function::apply(features, map, back, source_count, count, kind, flags);
+}
+
+typedef Tensor pool_global_type(const Tensor &, const Tensor &, const Tensor &, IntArrayRef,
+                                int64_t, int64_t);
+typedef Tensor pool_global_backward_type(const Tensor &, const Tensor &, const Tensor &,
+                                         const Tensor &, IntArrayRef, int64_t, int64_t);
+
+struct pool_global_function : Function<pool_global_function> {
+    static Variable forward(AutogradContext *ctx, const Variable &features, const Tensor &words,
+                            const Tensor &count, std::vector<int64_t> layout, int64_t kind,
+                            int64_t flags) {
+        static const auto op = operation<pool_global_type>("spira::pool_global");
+        at::AutoDispatchBelowADInplaceOrView below;
+        ctx->save_for_backward({features, words, count});
+        ctx->saved_data["kind"] = kind;
+        ctx->saved_data["flags"] = flags;
+        Tensor out = op.call(features, words, count, layout, kind, flags);
+        ctx->saved_data["layout"] = std::move(layout);
+        return out;
+    }
+
+    static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
+        static const auto op = operation<pool_global_backward_type>("spira::pool_global_backward");
+        const variable_list s = ctx->get_saved_variables();
+        return only_once(s, grad, [&] {
+            return only_first(
+                op.call(grad[0], s[0], s[1], s[2], ctx->saved_data["layout"].toIntVector(),
+                        ctx->saved_data["kind"].toInt(), ctx->saved_data["flags"].toInt()),
+                6);
+        });
+    }
+};
+
+static Tensor pool_global_autograd(const Tensor &features, const Tensor &words, const Tensor &count,
+                                   IntArrayRef layout, int64_t kind, int64_t flags) {
+    return pool_global_function::apply(features, words, count, layout.vec(), kind, flags);
 }
 
 // ---- dense maps ---------------------------------------------------------------------------------
@@ -447,11 +528,13 @@ struct dense_function : Function<dense_function> {
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
         static const auto op = operation<dense_type>("spira::dense_backward");
         const variable_list s = ctx->get_saved_variables();
-        return only_first(op.call(grad[0], s[0], s[1], ctx->saved_data["layout"].toIntVector(),
-                                  ctx->saved_data["grid"].toIntVector(),
-                                  ctx->saved_data["batch"].toInt(),
-                                  ctx->saved_data["flags"].toInt()),
-                          7);
+        return only_once(s, grad, [&] {
+            return only_first(op.call(grad[0], s[0], s[1], ctx->saved_data["layout"].toIntVector(),
+                                      ctx->saved_data["grid"].toIntVector(),
+                                      ctx->saved_data["batch"].toInt(),
+                                      ctx->saved_data["flags"].toInt()),
+                              7);
+        });
     }
 };
 
@@ -466,6 +549,7 @@ TORCH_LIBRARY_IMPL(spira, Autograd, m) {
     m.impl("join", &join_autograd);
     m.impl("permute_rows", &permute_autograd);
     m.impl("pool", &pool_autograd);
+    m.impl("pool_global", &pool_global_autograd);
     m.impl("dense", &dense_autograd);
     // Of integers: the dispatcher's default for operators without gradients costs a microsecond.
     for (const char *name :

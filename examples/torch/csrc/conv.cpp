@@ -29,15 +29,14 @@ static layer layer_of(const Tensor &features, const Tensor &weight, IntArrayRef 
                       int64_t flags) {
     layer l = {};
     l.kernel = kernel_of(kernel);
-    TORCH_CHECK_VALUE(features.dim() == 2, "features: [rows, channels] expected, got ",
-                      features.sizes());
+    SPIRA_CHECK(features.dim() == 2, "features: [rows, channels] expected, got ", features.sizes());
     require_device(weight, "weight", features, "features");
     const spira::triple size = l.kernel.shape.size;
-    TORCH_CHECK_VALUE(weight_fits(weight, size), "weight: ", weight.sizes(),
-                      " does not fit a kernel of size (", size.z, ", ", size.y, ", ", size.x,
-                      "); [Cout, *size, Cin] expected");
-    TORCH_CHECK_VALUE(weight.size(-1) == features.size(1), "weight: ", weight.size(-1),
-                      " input channels, but features have ", features.size(1));
+    SPIRA_CHECK(weight_fits(weight, size), "weight: ", weight.sizes(),
+                " does not fit a kernel of size (", size.z, ", ", size.y, ", ", size.x,
+                "); [Cout, *size, Cin] expected");
+    SPIRA_CHECK(weight.size(-1) == features.size(1), "weight: ", weight.size(-1),
+                " input channels, but features have ", features.size(1));
     numeric_of(weight, 0, "weight");
     l.shape = spira::conv_shape_of(&l.kernel.shape, (int)features.size(1), (int)weight.size(0),
                                    numeric_of(features, flags, "features"));
@@ -103,14 +102,10 @@ static Tensor weight_out(const Tensor &grad, const Tensor &weight) {
         .to(weight.scalar_type(), false, true, at::MemoryFormat::Contiguous);
 }
 
-static Tensor floats(const Tensor &t) {
-    return as_type(t, at::kFloat).contiguous();
-}
-
 // The map of an operator, on the device of the features.
 static void require_map(const optional<Tensor> &map, const char *name, const Tensor &features,
                         bool identity) {
-    TORCH_CHECK_VALUE(map || identity, name, ": missing");
+    SPIRA_CHECK(map || identity, name, ": missing");
     if (map) {
         require_device(*map, name, features, "features");
     }
@@ -123,14 +118,14 @@ static const int32_t *table_of(const optional<Tensor> &map, const char *name, in
         return nullptr;
     }
     require_type(*map, name, at::kInt);
-    TORCH_CHECK_VALUE(map->dim() == 2 && map->size(0) == rows && map->size(1) == volume, name, ": ",
-                      map->sizes(), ", expected [", rows, ", ", volume, "]");
+    SPIRA_CHECK(map->dim() == 2 && map->size(0) == rows && map->size(1) == volume, name, ": ",
+                map->sizes(), ", expected [", rows, ", ", volume, "]");
     return map->data_ptr<int32_t>();
 }
 
 static void require_rows(const Tensor &t, const char *name, int64_t rows, int64_t channels) {
-    TORCH_CHECK_VALUE(t.dim() == 2 && t.size(0) == rows && t.size(1) == channels, name, ": ",
-                      t.sizes(), ", expected [", rows, ", ", channels, "]");
+    SPIRA_CHECK(t.dim() == 2 && t.size(0) == rows && t.size(1) == channels, name, ": ", t.sizes(),
+                ", expected [", rows, ", ", channels, "]");
 }
 
 // ---- weights that a format cannot hold ----------------------------------------------------------
@@ -252,14 +247,14 @@ Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor>
     Tensor added;
     if (bias) {
         require_device(*bias, "bias", features, "features");
-        TORCH_CHECK_VALUE(bias->dim() == 1 && bias->size(0) == l.shape.cout,
-                          "bias: ", bias->sizes(), ", expected [", l.shape.cout, "]");
+        SPIRA_CHECK(bias->dim() == 1 && bias->size(0) == l.shape.cout, "bias: ", bias->sizes(),
+                    ", expected [", l.shape.cout, "]");
         numeric_of(*bias, 0, "bias");
         added = floats(*bias);
     }
     rows_of(features.size(0), "features");
-    TORCH_CHECK_VALUE(!l.identity || features.size(0) == rows, "features: ", features.sizes(),
-                      ", but there are ", rows, " coordinates");
+    SPIRA_CHECK(!l.identity || features.size(0) == rows, "features: ", features.sizes(),
+                ", but there are ", rows, " coordinates");
     if (!rows_of(rows, "rows") || !features.size(0)) {
         Tensor none = at::zeros({rows, l.shape.cout}, features.options());
         return bias ? none.add_(*bias) : none;
@@ -276,7 +271,7 @@ Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor>
     }
     return out;
 #else
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
+    without_cuda();
 #endif
 }
 
@@ -316,7 +311,7 @@ static Tensor input_grad(const layer &l, const Tensor &grad, const Tensor &featu
     }
     return out;
 #else
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
+    without_cuda();
 #endif
 }
 
@@ -377,7 +372,7 @@ static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &feat
     require(gpu::weights_restore(&order, made.data_ptr<float>(), result.data_ptr(), scope.stream));
     return result;
 #else
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
+    without_cuda();
 #endif
 }
 
@@ -410,7 +405,7 @@ std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &out_grad, const T
                                                  IntArrayRef kernel, int64_t flags,
                                                  std::array<bool, 3> wanted) {
     const layer l = layer_of(features, weight, kernel, flags);
-    TORCH_CHECK_VALUE(out_grad.dim() == 2, "grad: [rows, channels] expected");
+    SPIRA_CHECK(out_grad.dim() == 2, "grad: [rows, channels] expected");
     require_rows(out_grad, "grad", out_grad.size(0), l.shape.cout);
     require_device(out_grad, "grad", features, "features");
     const Tensor grad = as_type(out_grad, features.scalar_type()).contiguous();

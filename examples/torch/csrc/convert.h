@@ -38,26 +38,89 @@ enum : int64_t {
 
 // ---- errors -------------------------------------------------------------------------------------
 
+// The text of an error. PyTorch formats numbers by a C++ stream. Where libstdc++ is linked into
+// this library statically, that is a segmentation fault: its locales are not those of PyTorch's.
+struct message {
+    char text[512];
+    size_t size;
+};
+
+template <typename... P>
+inline void message_print(message *m, const char *format, P... parts) {
+    const size_t room = sizeof m->text - m->size;
+    const int more = snprintf(m->text + m->size, room, format, parts...);
+    m->size += std::min((size_t)std::max(more, 0), room - 1);
+}
+
+inline void message_add(message *m, const char *text) {
+    message_print(m, "%s", text);
+}
+
+inline void message_add(message *m, int64_t number) {
+    message_print(m, "%lld", (long long)number);
+}
+
+inline void message_add(message *m, at::ScalarType type) {
+    message_print(m, "%s", c10::toString(type));
+}
+
+inline void message_add(message *m, at::Device device) {
+    message_print(m, "%s", device.str().c_str());
+}
+
+inline void message_add(message *m, IntArrayRef sizes) {
+    message_add(m, "[");
+    for (size_t i = 0; i < sizes.size(); ++i) {
+        message_print(m, i ? ", %lld" : "%lld", (long long)sizes[i]);
+    }
+    message_add(m, "]");
+}
+
+// Raises ValueError. parts: strings, numbers, sizes, types, devices.
+template <typename... P>
+[[noreturn]] void value_error(const P &...parts) {
+    message m = {};
+    (message_add(&m, parts), ...);
+    C10_THROW_ERROR(ValueError, std::string(m.text));
+}
+
+#define SPIRA_CHECK(condition, ...)                                                                \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            ::spira_torch::value_error(__VA_ARGS__);                                               \
+        }                                                                                          \
+    } while (0)
+
+[[noreturn]] inline void not_implemented(const char *text) {
+    C10_THROW_ERROR(NotImplementedError, std::string(text));
+}
+
+[[noreturn]] inline void without_cuda() {
+    not_implemented("spira was built without CUDA");
+}
+
 // Raises a failed status as ValueError, an error of CUDA as RuntimeError.
 inline void require(spira::status s) {
     if (spira::status_failed(s)) {
-        char text[512];
-        spira::status_text(s, text, sizeof text);
-        TORCH_CHECK(s.code != spira::status_cuda, "spira: ", text);
-        TORCH_CHECK_VALUE(false, text);
+        message m = {};
+        message_add(&m, s.code == spira::status_cuda ? "spira: " : "");
+        spira::status_text(s, m.text + m.size, sizeof m.text - m.size);
+        if (s.code == spira::status_cuda) {
+            C10_THROW_ERROR(Error, std::string(m.text));
+        }
+        C10_THROW_ERROR(ValueError, std::string(m.text));
     }
 }
 
 // An argument is on the device of another one.
 inline void require_device(const Tensor &t, const char *name, const Tensor &other,
                            const char *of_other) {
-    TORCH_CHECK_VALUE(t.device() == other.device(), name, ": on ", t.device(), ", but ", of_other,
-                      " is on ", other.device());
+    SPIRA_CHECK(t.device() == other.device(), name, ": on ", t.device(), ", but ", of_other,
+                " is on ", other.device());
 }
 
 inline void require_type(const Tensor &t, const char *name, at::ScalarType type) {
-    TORCH_CHECK_VALUE(t.scalar_type() == type, name, ": ", type, " expected, got ",
-                      t.scalar_type());
+    SPIRA_CHECK(t.scalar_type() == type, name, ": ", type, " expected, got ", t.scalar_type());
 }
 
 // ---- structs ------------------------------------------------------------------------------------
@@ -67,7 +130,7 @@ inline spira::triple triple_at(IntArrayRef v, size_t i) {
 }
 
 inline spira::word_layout layout_of(IntArrayRef v) {
-    TORCH_CHECK_VALUE(v.size() == layout_ints, "layout: ", layout_ints, " ints expected");
+    SPIRA_CHECK(v.size() == layout_ints, "layout: ", layout_ints, " ints expected");
     spira::word_layout l = {};
     l.bits = (int)v[0];
     l.width = triple_at(v, 1);
@@ -95,8 +158,8 @@ struct kernel_arg {
 };
 
 inline kernel_arg kernel_of(IntArrayRef v) {
-    TORCH_CHECK_VALUE(v.size() == kernel_ints || v.size() == kernel_ints - 1,
-                      "kernel: ", kernel_ints, " ints expected");
+    SPIRA_CHECK(v.size() == kernel_ints || v.size() == kernel_ints - 1, "kernel: ", kernel_ints,
+                " ints expected");
     kernel_arg k = {};
     k.shape.size = triple_at(v, 0);
     k.shape.dilation = triple_at(v, 3);
@@ -123,15 +186,14 @@ inline spira::numeric numeric_of(const Tensor &t, int64_t flags, const char *nam
     case at::kBFloat16:
         return spira::numeric_bf16;
     default:
-        TORCH_CHECK_VALUE(false, name, ": ", t.scalar_type(),
-                          "; fp32, fp16 and bf16 are supported");
+        value_error(name, ": ", t.scalar_type(), "; fp32, fp16 and bf16 are supported");
     }
 }
 
 // A number of rows as spira takes it.
 inline int32_t rows_of(int64_t rows, const char *name) {
-    TORCH_CHECK_VALUE(rows >= 0 && rows <= INT32_MAX / 2, name, ": ", rows,
-                      " rows; fewer than 2^30 are supported");
+    SPIRA_CHECK(rows >= 0 && rows <= INT32_MAX / 2, name, ": ", rows,
+                " rows; fewer than 2^30 are supported");
     return (int32_t)rows;
 }
 
@@ -170,6 +232,10 @@ inline Tensor as_type(const Tensor &t, at::ScalarType type) {
     return t.scalar_type() == type ? t : t.to(type);
 }
 
+inline Tensor floats(const Tensor &t) {
+    return as_type(t, at::kFloat).contiguous();
+}
+
 // Scratch of PyTorch's allocator, on the device of `like`, aligned to 256 bytes.
 struct scratch {
     Tensor bytes;
@@ -190,11 +256,11 @@ inline scratch scratch_of(const Tensor &like, size_t size) {
 inline set_ref set_of(const Tensor &words, const Tensor &count, const spira::word_layout &layout,
                       const char *name) {
     require_type(words, name, layout.bits == 32 ? at::kInt : at::kLong);
-    TORCH_CHECK_VALUE(words.dim() == 1 && words.is_contiguous(), name,
-                      ": contiguous [capacity] expected");
+    SPIRA_CHECK(words.dim() == 1 && words.is_contiguous(), name,
+                ": contiguous [capacity] expected");
     require_type(count, "count", at::kInt);
     require_device(count, "count", words, name);
-    TORCH_CHECK_VALUE(count.numel() == 1, "count: one int expected");
+    SPIRA_CHECK(count.numel() == 1, "count: one int expected");
     set_ref s = {};
     s.words = words.data_ptr();
     s.count = count.data_ptr<int32_t>();

@@ -72,6 +72,29 @@ struct weight_job {
     weight_way way;
 };
 
+// Global pooling, or its gradient where in_grad is given.
+struct pool_global_job {
+    spira::pool_kind kind;
+    spira::numeric type;
+    const spira::word_layout *layout;
+    set_ref set;
+    int channels;
+    const void *in;
+    void *out;
+    const void *out_grad;
+    void *in_grad;
+
+    template <typename W>
+    spira::pool_global_args<W> forward() const {
+        return {kind, type, layout, set_as<W>(set), channels, in, out};
+    }
+
+    template <typename W>
+    spira::pool_global_grad_args<W> gradient() const {
+        return {kind, type, layout, set_as<W>(set), channels, in, out_grad, in_grad};
+    }
+};
+
 // `dense`, or its gradient.
 struct dense_job {
     const spira::word_layout *layout;
@@ -149,6 +172,10 @@ status bias_grad(const spira::device_info *info, const spira::conv_grad_bias_arg
 
 status pool(const spira::pool_args *args, stream_ref stream);
 status pool_grad(const spira::pool_grad_args *args, stream_ref stream);
+
+status pool_global_bytes(const spira::word_layout *layout, int channels, size_t *bytes);
+status pool_global(const pool_global_job *job, void *scratch, size_t scratch_bytes,
+                   stream_ref stream);
 
 status dense(const spira::device_info *info, const dense_job *job, stream_ref stream);
 

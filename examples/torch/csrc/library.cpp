@@ -45,6 +45,10 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
           "int kind, int flags) -> Tensor");
     m.def("pool_backward(Tensor grad, Tensor features, Tensor map, Tensor back, "
           "Tensor source_count, int kind, int flags) -> Tensor");
+    m.def("pool_global(Tensor features, Tensor words, Tensor count, int[] layout, int kind, "
+          "int flags) -> Tensor");
+    m.def("pool_global_backward(Tensor grad, Tensor features, Tensor words, Tensor count, "
+          "int[] layout, int kind, int flags) -> Tensor");
     m.def("dense(Tensor features, Tensor words, Tensor count, int[] layout, int[] grid, int batch, "
           "int flags) -> Tensor");
     m.def("dense_backward(Tensor grad, Tensor words, Tensor count, int[] layout, int[] grid, "
@@ -69,6 +73,8 @@ static void implement(torch::Library &m) {
     m.impl("norm_backward", &norm_backward);
     m.impl("pool", &pool);
     m.impl("pool_backward", &pool_backward);
+    m.impl("pool_global", &pool_global);
+    m.impl("pool_global_backward", &pool_global_backward);
     m.impl("dense", &dense);
     m.impl("dense_backward", &dense_backward);
 }

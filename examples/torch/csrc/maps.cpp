@@ -106,12 +106,12 @@ Tensor map_layout(const Tensor &source, const Tensor &source_count, const Tensor
 #else
 
 std::vector<int64_t> map_layout_bytes(int64_t, IntArrayRef) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
+    without_cuda();
 }
 
 Tensor map_layout(const Tensor &, const Tensor &, const Tensor &, const Tensor &, IntArrayRef,
                   IntArrayRef) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "spira was built without CUDA");
+    without_cuda();
 }
 
 #endif
@@ -122,9 +122,8 @@ Tensor map_layout(const Tensor &, const Tensor &, const Tensor &, const Tensor &
 spira::map_lists pairs_of(const Tensor &pairs, int volume) {
     const int64_t head = spira::round_up(volume + 1, 64);
     const int64_t capacity = (pairs.numel() - head) / 2;
-    TORCH_CHECK_VALUE(pairs.is_contiguous() && capacity >= 1 &&
-                          pairs.numel() == head + 2 * capacity,
-                      "pairs: not made by map_pairs for this kernel");
+    SPIRA_CHECK(pairs.is_contiguous() && capacity >= 1 && pairs.numel() == head + 2 * capacity,
+                "pairs: not made by map_pairs for this kernel");
     require_type(pairs, "pairs", at::kInt);
     int32_t *p = pairs.data_ptr<int32_t>();
     return {p, p + head, p + head + capacity, rows_of(capacity, "pairs")};

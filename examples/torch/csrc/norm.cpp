@@ -14,12 +14,12 @@ namespace spira_torch {
 // ---- arguments ----------------------------------------------------------------------------------
 
 static void norm_check(const Tensor &x, const optional<Tensor> &count) {
-    TORCH_CHECK_VALUE(x.dim() == 2, "input: [rows, channels] expected, got ", x.sizes());
+    SPIRA_CHECK(x.dim() == 2, "input: [rows, channels] expected, got ", x.sizes());
     numeric_of(x, 0, "input");
     if (count) {
         require_type(*count, "count", at::kInt);
         require_device(*count, "count", x, "the input");
-        TORCH_CHECK_VALUE(count->numel() == 1, "count: one int expected");
+        SPIRA_CHECK(count->numel() == 1, "count: one int expected");
     }
 }
 
@@ -27,9 +27,17 @@ static void norm_vector(const optional<Tensor> &t, const char *name, const Tenso
     if (t) {
         require_type(*t, name, at::kFloat);
         require_device(*t, name, x, "the input");
-        TORCH_CHECK_VALUE(t->is_contiguous() && t->numel() == x.size(1), name, ": contiguous [",
-                          x.size(1), "] expected");
+        SPIRA_CHECK(t->is_contiguous() && t->numel() == x.size(1), name, ": contiguous [",
+                    x.size(1), "] expected");
     }
+}
+
+// The same of a parameter, which may be a view of other parameters.
+static optional<Tensor> norm_parameter(const optional<Tensor> &t, const char *name,
+                                       const Tensor &x) {
+    const optional<Tensor> own = t ? optional<Tensor>(t->contiguous()) : t;
+    norm_vector(own, name, x);
+    return own;
 }
 
 // Rows of the shape, type and device of the input; contiguous.
@@ -38,8 +46,8 @@ static optional<Tensor> norm_rows(const optional<Tensor> &t, const char *name, c
         return t;
     }
     require_device(*t, name, x, "the input");
-    TORCH_CHECK_VALUE(t->sizes() == x.sizes() && t->scalar_type() == x.scalar_type(), name,
-                      ": shape or type of the input expected");
+    SPIRA_CHECK(t->sizes() == x.sizes() && t->scalar_type() == x.scalar_type(), name,
+                ": shape or type of the input expected");
     return t->contiguous();
 }
 
@@ -54,9 +62,12 @@ static norm_call norm_call_of(const Tensor &input, const optional<Tensor> &resid
                               const optional<Tensor> &count, const optional<Tensor> &weight,
                               const optional<Tensor> &bias, bool relu) {
     norm_check(input, count);
-    norm_vector(weight, "weight", input);
-    norm_vector(bias, "bias", input);
-    return {input.contiguous(), norm_rows(residual, "residual", input), count, weight, bias, relu};
+    return {input.contiguous(),
+            norm_rows(residual, "residual", input),
+            count,
+            norm_parameter(weight, "weight", input),
+            norm_parameter(bias, "bias", input),
+            relu};
 }
 
 typedef std::tuple<Tensor, Tensor, Tensor> three;
@@ -298,7 +309,7 @@ three norm(const Tensor &input, const optional<Tensor> &residual, const optional
     const norm_call c = norm_call_of(input, residual, count, weight, bias, relu);
     norm_vector(mean, "running_mean", input);
     norm_vector(var, "running_var", input);
-    TORCH_CHECK_VALUE(mean.has_value() == var.has_value(), "running_var: as running_mean");
+    SPIRA_CHECK(mean.has_value() == var.has_value(), "running_var: as running_mean");
     if (batches) {
         require_type(*batches, "num_batches_tracked", at::kLong);
         require_device(*batches, "num_batches_tracked", input, "the input");
@@ -340,7 +351,7 @@ four norm_backward(const Tensor &out_grad, const Tensor &input, const optional<T
     norm_vector(invstd, "invstd", input);
     const Tensor grad = *norm_rows(out_grad, "grad", input);
     const optional<Tensor> y = norm_rows(output, "output", input);
-    TORCH_CHECK_VALUE(y || !(relu && residual), "output: needed with a residual and a ReLU");
+    SPIRA_CHECK(y || !(relu && residual), "output: needed with a residual and a ReLU");
 #ifdef SPIRA_TORCH_CUDA
     if (c.x.is_cuda()) {
         return norm_backward_cuda(c, grad, y, mean, invstd, residual);

@@ -66,6 +66,10 @@ Tensor pool(const Tensor &features, const Tensor &map, const optional<Tensor> &b
             const Tensor &source_count, const Tensor &count, int64_t kind, int64_t flags);
 Tensor pool_backward(const Tensor &grad, const Tensor &features, const Tensor &map,
                      const Tensor &back, const Tensor &source_count, int64_t kind, int64_t flags);
+Tensor pool_global(const Tensor &features, const Tensor &words, const Tensor &count,
+                   IntArrayRef layout, int64_t kind, int64_t flags);
+Tensor pool_global_backward(const Tensor &grad, const Tensor &features, const Tensor &words,
+                            const Tensor &count, IntArrayRef layout, int64_t kind, int64_t flags);
 Tensor dense(const Tensor &features, const Tensor &words, const Tensor &count, IntArrayRef layout,
              IntArrayRef grid, int64_t batch, int64_t flags);
 Tensor dense_backward(const Tensor &grad, const Tensor &words, const Tensor &count,

@@ -36,17 +36,15 @@ static void gather_host(const char *in, int64_t in_rows, const int32_t *index, i
 }
 
 Tensor permute_rows(const Tensor &features, const Tensor &index, const Tensor &inverse) {
-    TORCH_CHECK_VALUE(features.dim() == 2, "features: [rows, channels] expected, got ",
-                      features.sizes());
+    SPIRA_CHECK(features.dim() == 2, "features: [rows, channels] expected, got ", features.sizes());
     require_device(index, "index", features, "features");
     require_device(inverse, "inverse", features, "features");
     require_type(index, "index", at::kInt);
     require_type(inverse, "inverse", at::kInt);
-    TORCH_CHECK_VALUE(index.dim() == 1 && index.size(0) == features.size(0),
-                      "index: ", index.sizes(), ", but there are ", features.size(0),
-                      " rows of features");
-    TORCH_CHECK_VALUE(inverse.sizes() == index.sizes(), "inverse: ", inverse.sizes(),
-                      ", but index has ", index.sizes());
+    SPIRA_CHECK(index.dim() == 1 && index.size(0) == features.size(0), "index: ", index.sizes(),
+                ", but there are ", features.size(0), " rows of features");
+    SPIRA_CHECK(inverse.sizes() == index.sizes(), "inverse: ", inverse.sizes(), ", but index has ",
+                index.sizes());
     const Tensor in = features.contiguous(), from = index.contiguous();
     Tensor out = empty_as(in);
     const int64_t rows = in.size(0), bytes = in.size(1) * in.element_size();
@@ -70,10 +68,10 @@ Tensor permute_rows(const Tensor &features, const Tensor &index, const Tensor &i
 // ---- channels side by side ----------------------------------------------------------------------
 
 Tensor join(const Tensor &first, const Tensor &second) {
-    TORCH_CHECK_VALUE(first.dim() == 2 && second.dim() == 2 && first.size(0) == second.size(0),
-                      "second: ", second.sizes(), " cannot stand beside ", first.sizes());
-    TORCH_CHECK_VALUE(first.scalar_type() == second.scalar_type(), "second: ", second.scalar_type(),
-                      ", but first is ", first.scalar_type());
+    SPIRA_CHECK(first.dim() == 2 && second.dim() == 2 && first.size(0) == second.size(0),
+                "second: ", second.sizes(), " cannot stand beside ", first.sizes());
+    SPIRA_CHECK(first.scalar_type() == second.scalar_type(), "second: ", second.scalar_type(),
+                ", but first is ", first.scalar_type());
     return at::cat({first, second}, 1);
 }
 
@@ -82,15 +80,15 @@ Tensor join(const Tensor &first, const Tensor &second) {
 static void require_table(const Tensor &map, const char *name, const Tensor &features) {
     require_device(map, name, features, "features");
     require_type(map, name, at::kInt);
-    TORCH_CHECK_VALUE(map.dim() == 2 && map.is_contiguous(), name,
-                      ": contiguous [rows, volume] expected");
+    SPIRA_CHECK(map.dim() == 2 && map.is_contiguous(), name,
+                ": contiguous [rows, volume] expected");
 }
 
 Tensor pool(const Tensor &features, const Tensor &map, const optional<Tensor> &,
             const Tensor &source_count, const Tensor &count, int64_t kind, int64_t flags) {
-    TORCH_CHECK_VALUE(features.dim() == 2 && features.size(1) >= 1,
-                      "features: [rows, channels] expected, got ", features.sizes());
-    TORCH_CHECK_VALUE(kind == spira::pool_max || kind == spira::pool_average, "kind: ", kind);
+    SPIRA_CHECK(features.dim() == 2 && features.size(1) >= 1,
+                "features: [rows, channels] expected, got ", features.sizes());
+    SPIRA_CHECK(kind == spira::pool_max || kind == spira::pool_average, "kind: ", kind);
     require_table(map, "map", features);
     require_device(count, "count", features, "features");
     require_device(source_count, "count", features, "features");
@@ -141,10 +139,10 @@ Tensor pool_backward(const Tensor &out_grad, const Tensor &features, const Tenso
     const Tensor in = features.contiguous();
     const Tensor grad = out_grad.to(in.scalar_type()).contiguous();
     const int32_t rows = rows_of(in.size(0), "features");
-    TORCH_CHECK_VALUE(back.size(0) == rows && back.size(1) == map.size(1), "back: ", back.sizes(),
-                      ", expected [", rows, ", ", map.size(1), "]");
-    TORCH_CHECK_VALUE(grad.dim() == 2 && grad.size(0) == map.size(0) && grad.size(1) == in.size(1),
-                      "grad: ", grad.sizes());
+    SPIRA_CHECK(back.size(0) == rows && back.size(1) == map.size(1), "back: ", back.sizes(),
+                ", expected [", rows, ", ", map.size(1), "]");
+    SPIRA_CHECK(grad.dim() == 2 && grad.size(0) == map.size(0) && grad.size(1) == in.size(1),
+                "grad: ", grad.sizes());
     Tensor made = at::zeros_like(in);
     if (!made.numel() || !grad.numel()) {
         return made;
@@ -177,6 +175,93 @@ Tensor pool_backward(const Tensor &out_grad, const Tensor &features, const Tenso
     return made;
 }
 
+// ---- pooling of all voxels of a batch index -----------------------------------------------------
+
+// Runs global pooling, or its gradient where `in_grad` is given.
+static void pool_global_run(const pool_global_job &job, const Tensor &like) {
+#ifdef SPIRA_TORCH_CUDA
+    if (like.is_cuda()) {
+        const cuda_scope scope(like);
+        size_t bytes;
+        require(gpu::pool_global_bytes(job.layout, job.channels, &bytes));
+        const scratch s = scratch_of(like, bytes);
+        require(gpu::pool_global(&job, s.base, s.size, scope.stream));
+        return;
+    }
+#endif
+    require(spira::word_dispatch(job.layout, [&](auto word) {
+        typedef decltype(word) W;
+        if (job.in_grad) {
+            const spira::pool_global_grad_args<W> a = job.gradient<W>();
+            return spira::pool_global_grad_host(&a);
+        }
+        const spira::pool_global_args<W> a = job.forward<W>();
+        return spira::pool_global_host(&a);
+    }));
+}
+
+// Features as pooling reads them: the host loops have floats.
+static Tensor pool_rows(const Tensor &t) {
+    return t.is_cpu() ? floats(t) : t.contiguous();
+}
+
+static pool_global_job pool_global_job_of(const Tensor &features, const Tensor &words,
+                                          const Tensor &count, const spira::word_layout *layout,
+                                          int64_t kind) {
+    SPIRA_CHECK(kind == spira::pool_max || kind == spira::pool_average, "kind: ", kind);
+    pool_global_job job = {};
+    job.kind = (spira::pool_kind)kind;
+    job.type = numeric_of(features, 0, "features");
+    job.layout = layout;
+    job.set = set_of(words, count, *layout, "words");
+    require_device(words, "words", features, "features");
+    SPIRA_CHECK(features.dim() == 2 && features.size(0) == job.set.capacity,
+                "features: ", features.sizes(), ", but there are ", job.set.capacity,
+                " coordinates");
+    job.channels = (int)features.size(1);
+    return job;
+}
+
+Tensor pool_global(const Tensor &features, const Tensor &words, const Tensor &count,
+                   IntArrayRef layout_ints, int64_t kind, int64_t) {
+    const spira::word_layout layout = layout_of(layout_ints);
+    pool_global_job job = pool_global_job_of(features, words, count, &layout, kind);
+    if (!features.numel()) {
+        return at::zeros({layout.batches, features.size(1)}, features.options());
+    }
+    const Tensor in = pool_rows(features);
+    Tensor out = empty_like(in, in.scalar_type(), {layout.batches, features.size(1)});
+    job.in = in.data_ptr();
+    job.out = out.data_ptr();
+    pool_global_run(job, in);
+    return as_type(out, features.scalar_type());
+}
+
+Tensor pool_global_backward(const Tensor &out_grad, const Tensor &features, const Tensor &words,
+                            const Tensor &count, IntArrayRef layout_ints, int64_t kind,
+                            int64_t flags) {
+    const spira::word_layout layout = layout_of(layout_ints);
+    pool_global_job job = pool_global_job_of(features, words, count, &layout, kind);
+    SPIRA_CHECK(out_grad.dim() == 2 && out_grad.size(0) == layout.batches &&
+                    out_grad.size(1) == features.size(1),
+                "grad: ", out_grad.sizes());
+    require_device(out_grad, "grad", features, "features");
+    if (!features.numel()) {
+        return at::zeros_like(features);
+    }
+    const Tensor in = pool_rows(features),
+                 grad = pool_rows(as_type(out_grad, features.scalar_type()));
+    Tensor made = empty_as(in);
+    job.in = in.data_ptr();
+    job.out_grad = grad.data_ptr();
+    job.in_grad = made.data_ptr();
+    pool_global_run(job, in);
+    if (flags & flag_padded) {
+        clear_tail(made, count);
+    }
+    return as_type(made, features.scalar_type());
+}
+
 // ---- dense maps ---------------------------------------------------------------------------------
 
 struct dense_place {
@@ -188,7 +273,7 @@ struct dense_place {
 
 static dense_place place_of(const Tensor &words, const Tensor &count, IntArrayRef layout,
                             IntArrayRef grid) {
-    TORCH_CHECK_VALUE(grid.size() == grid_ints, "grid: 9 ints expected");
+    SPIRA_CHECK(grid.size() == grid_ints, "grid: 9 ints expected");
     dense_place p = {};
     p.layout = layout_of(layout);
     p.grid.origin = triple_at(grid, 0);
@@ -246,9 +331,8 @@ Tensor dense(const Tensor &features, const Tensor &words, const Tensor &count, I
     require_device(words, "words", features, "features");
     const spira::numeric type = numeric_of(features, 0, "features");
     const dense_place p = place_of(words, count, layout, grid);
-    TORCH_CHECK_VALUE(features.dim() == 2 && features.size(0) == p.set.capacity,
-                      "features: ", features.sizes(), ", but there are ", p.set.capacity,
-                      " coordinates");
+    SPIRA_CHECK(features.dim() == 2 && features.size(0) == p.set.capacity,
+                "features: ", features.sizes(), ", but there are ", p.set.capacity, " coordinates");
     const spira::triple e = p.grid.extent;
     const Tensor in = features.contiguous();
     Tensor map = at::empty({batch, in.size(1), e.z, e.y, e.x}, in.options());
@@ -271,9 +355,9 @@ Tensor dense_backward(const Tensor &out_grad, const Tensor &words, const Tensor 
     const spira::numeric type = numeric_of(out_grad, 0, "grad");
     const dense_place p = place_of(words, count, layout, grid);
     const spira::triple e = p.grid.extent;
-    TORCH_CHECK_VALUE(out_grad.dim() == 5 && out_grad.size(0) == batch && out_grad.size(2) == e.z &&
-                          out_grad.size(3) == e.y && out_grad.size(4) == e.x,
-                      "grad: ", out_grad.sizes());
+    SPIRA_CHECK(out_grad.dim() == 5 && out_grad.size(0) == batch && out_grad.size(2) == e.z &&
+                    out_grad.size(3) == e.y && out_grad.size(4) == e.x,
+                "grad: ", out_grad.sizes());
     Tensor map = out_grad.contiguous();
     Tensor made = at::empty({p.set.capacity, map.size(1)}, map.options());
     if (!made.numel()) {

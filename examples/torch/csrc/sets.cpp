@@ -18,8 +18,7 @@ static device_status *status_at(const Tensor &status) {
 }
 
 void status_check(IntArrayRef status, c10::string_view name) {
-    TORCH_CHECK_VALUE(status.size() == status_ints + 1, "status: ", status_ints + 1,
-                      " ints expected");
+    SPIRA_CHECK(status.size() == status_ints + 1, "status: ", status_ints + 1, " ints expected");
     device_status found;
     for (int i = 0; i < status_ints; ++i) {
         ((uint32_t *)&found)[i] = (uint32_t)status[i];
@@ -54,15 +53,14 @@ static bool layout_fit(IntArrayRef extent, int64_t batches, int64_t reach, int b
 // The layout with the largest reach that 32 bits hold, if that is 16 voxels or more; else that of
 // 64 bits.
 std::vector<int64_t> word_layout(IntArrayRef extent, int64_t batches, int64_t reach) {
-    TORCH_CHECK_VALUE(extent.size() == 3, "spatial_shape: three ints expected");
+    SPIRA_CHECK(extent.size() == 3, "spatial_shape: three ints expected");
     for (int64_t e : extent) {
-        TORCH_CHECK_VALUE(e >= 1 && e <= 1 << 24, "spatial_shape: ", e,
-                          "; 1 to 2^24 voxels are supported on each axis");
+        SPIRA_CHECK(e >= 1 && e <= 1 << 24, "spatial_shape: ", e,
+                    "; 1 to 2^24 voxels are supported on each axis");
     }
-    TORCH_CHECK_VALUE(batches >= 1 && batches <= 1 << 16, "batch_size: ", batches,
-                      "; 1 to 65536 are supported");
-    TORCH_CHECK_VALUE(reach >= 0 && reach <= 1 << 20, "reach: ", reach,
-                      "; up to 2^20 is supported");
+    SPIRA_CHECK(batches >= 1 && batches <= 1 << 16, "batch_size: ", batches,
+                "; 1 to 65536 are supported");
+    SPIRA_CHECK(reach >= 0 && reach <= 1 << 20, "reach: ", reach, "; up to 2^20 is supported");
     const int64_t least = std::max<int64_t>(reach, 16);
     spira::word_layout layout;
     for (int bits = 32; bits <= 64; bits += 32) {
@@ -76,8 +74,7 @@ std::vector<int64_t> word_layout(IntArrayRef extent, int64_t batches, int64_t re
             return layout_list(layout);
         }
     }
-    TORCH_CHECK_VALUE(false, "spatial_shape: the voxels of ", batches,
-                      " batch indices do not fit 64 bits");
+    value_error("spatial_shape: the voxels of ", batches, " batch indices do not fit 64 bits");
 }
 
 // ---- voxelize -----------------------------------------------------------------------------------
@@ -120,8 +117,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> voxelize(const Tensor &indice
                                                             const optional<Tensor> &count,
                                                             IntArrayRef layout_ints,
                                                             IntArrayRef extent) {
-    TORCH_CHECK_VALUE(indices.dim() == 2 && (indices.size(1) == 3 || indices.size(1) == 4),
-                      "indices: [rows, 3 or 4] expected, got ", indices.sizes());
+    SPIRA_CHECK(indices.dim() == 2 && (indices.size(1) == 3 || indices.size(1) == 4),
+                "indices: [rows, 3 or 4] expected, got ", indices.sizes());
     require_type(indices, "indices", at::kInt);
     const spira::word_layout layout = layout_of(layout_ints);
     const int32_t rows = rows_of(indices.size(0), "indices");
@@ -131,7 +128,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> voxelize(const Tensor &indice
     if (count) {
         require_device(*count, "count", indices, "indices");
         require_type(*count, "count", at::kInt);
-        TORCH_CHECK_VALUE(count->numel() == 1, "count: one int expected");
+        SPIRA_CHECK(count->numel() == 1, "count: one int expected");
     }
     if (!rows) {
         return {words, order, voxel, kept.zero_(), status};
@@ -178,11 +175,11 @@ std::tuple<Tensor, Tensor, Tensor> expand(const Tensor &words, const Tensor &cou
                                           IntArrayRef rule_ints, int64_t capacity) {
     const spira::word_layout layout = layout_of(layout_ints);
     const kernel_arg kernel = kernel_of(kernel_ints);
-    TORCH_CHECK_VALUE(rule_ints.size() == 12, "rule: 12 ints expected");
+    SPIRA_CHECK(rule_ints.size() == 12, "rule: 12 ints expected");
     const spira::expand_rule rule = {triple_at(rule_ints, 0),
                                      triple_at(rule_ints, 3),
                                      {triple_at(rule_ints, 6), triple_at(rule_ints, 9)}};
-    TORCH_CHECK_VALUE(capacity >= 1, "capacity: ", capacity);
+    SPIRA_CHECK(capacity >= 1, "capacity: ", capacity);
     Tensor made = words_new(words, layout, rows_of(capacity, "capacity"));
     Tensor kept = empty_like(words, at::kInt, {1}), status = status_new(words);
     const set_ref in = set_of(words, count, layout, "words");

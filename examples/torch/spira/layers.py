@@ -4,6 +4,7 @@
 import torch
 from torch.compiler import is_compiling
 
+from . import double
 from .maps import TYPES
 from .sets import VoxelSet
 
@@ -22,6 +23,12 @@ allow_tf32 = False
 #   2  also the sums of two norms: outputs of blocks whose shortcut ends in a norm
 recompute = 2
 
+# What spira.pytorch does with rows that repeat a voxel. False: ValueError. True: each row stays, as
+# in networks that were trained with spconv: the first row of a voxel is what its neighbours and
+# strided layers read; the others differ from it by what the centre of the kernel makes of them.
+keep_duplicates = False
+
+MAX, MEAN = 0, 1 # spira::pool_kind
 PADDED, TF32, EXCHANGED, AGAIN = 1, 2, 4, 8  # flags of the operators (csrc/convert.h)
 
 
@@ -42,14 +49,16 @@ def check_features(features, voxels):
                          "coordinates")
     if features.device != voxels.device:
         raise ValueError(f"features: on {features.device}, the coordinates are on {voxels.device}")
-    if features.dtype not in TYPES:
-        raise ValueError(f"features: {features.dtype}; fp32, fp16 and bf16 are supported")
+    if features.dtype not in TYPES and features.dtype != torch.float64:
+        raise ValueError(f"features: {features.dtype}; fp32, fp16, bf16 and, slowly, float64 are "
+                         "supported")
 
 
 def conv(features, weight, bias, kmap):
     """Sparse convolution. Returns [kmap.outputs.capacity, Cout] in the type of the features.
 
-    features  [kmap.source.capacity, Cin] fp32, fp16 or bf16, in the set's order
+    features  [kmap.source.capacity, Cin] fp32, fp16 or bf16, in the set's order; float64 by
+              PyTorch's operators (double.py)
     weight    [Cout, kd, kh, kw, Cin], in two dimensions [Cout, kh, kw, Cin]: that of spconv 2. Of
               any of the three types: fp32 weights serve fp16 features, without a copy of your own
     bias      [Cout] of any of the three types, or None
@@ -68,6 +77,9 @@ def conv(features, weight, bias, kmap):
     `check_weights`, since nothing is read back here.
     """
     features = autocast(features)
+    if features.dtype == torch.float64:
+        check_features(features, kmap.source)
+        return double.conv(features, weight, bias, kmap)
     gradients = torch.is_grad_enabled()
     of_features = gradients and features.requires_grad
     of_weight = gradients and weight.requires_grad
@@ -106,6 +118,8 @@ def conv_rest(kmap, features, weight, of_features, of_weight, again):
 
 def pool(kind, features, kmap):
     check_features(features, kmap.source)
+    if features.dtype == torch.float64:
+        return double.pool(features, kmap, kind == MAX)
     table = kmap.table()
     back = None
     if torch.is_grad_enabled() and features.requires_grad:
@@ -120,12 +134,31 @@ def max_pool(features, kmap):
     Shapes, types, errors: as `conv`, but the channels stay. The gradient goes to the first of the
     largest ones, in the order of the offsets.
     """
-    return pool(0, features, kmap)
+    return pool(MAX, features, kmap)
 
 
 def avg_pool(features, kmap):
     """The mean of the voxels under the kernel: of those that are there, not of the volume."""
-    return pool(1, features, kmap)
+    return pool(MEAN, features, kmap)
+
+
+def pool_global(kind, features, voxels):
+    """[batch_size, channels]: over all voxels of a batch; zero for a batch without a voxel."""
+    check_features(features, voxels)
+    if features.dtype == torch.float64:
+        return double.pool_global(features, voxels, kind == MAX)
+    flags = 0 if voxels.exact else PADDED
+    return ops.pool_global(features, voxels.words, voxels.count, list(voxels.layout), kind, flags)
+
+
+def global_max_pool(features, voxels):
+    """The largest feature of each batch and channel. NaN wins; the gradient goes to the first."""
+    return pool_global(MAX, features, voxels)
+
+
+def global_avg_pool(features, voxels):
+    """The mean of each batch and channel, summed in fp32. Deterministic."""
+    return pool_global(MEAN, features, voxels)
 
 
 def dense(features, voxels: VoxelSet):
@@ -135,6 +168,8 @@ def dense(features, voxels: VoxelSet):
     gathered from the cells of the voxels.
     """
     check_features(features, voxels)
+    if features.dtype == torch.float64:
+        return double.dense(features, voxels)
     flags = 0 if voxels.exact else PADDED
     made = ops.dense(features, voxels.words, voxels.count, list(voxels.layout),
                      [*voxels.origin, *voxels.spacing, *voxels.extent], voxels.batch_size, flags)

@@ -35,7 +35,7 @@ def word_type(layout):
     return torch.int32 if layout[0] == 32 else torch.int64
 
 
-STATUS = 11  # ints of a set's status (csrc/sets.cpp)
+STATUS = 12  # ints of a set's status (csrc/sets.cpp)
 
 
 @fake("spira::voxelize")
@@ -136,6 +136,16 @@ def _pool(features, map, back, source_count, count, kind, flags):
 
 @fake("spira::pool_backward")
 def _pool_backward(grad, features, map, back, source_count, kind, flags):
+    return whole(features)
+
+
+@fake("spira::pool_global")
+def _pool_global(features, words, count, layout, kind, flags):
+    return features.new_empty(layout[-1], features.shape[1])
+
+
+@fake("spira::pool_global_backward")
+def _pool_global_backward(grad, features, words, count, layout, kind, flags):
     return whole(features)
 
 

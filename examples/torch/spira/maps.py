@@ -2,7 +2,8 @@
 """Kernel maps: which input rows an output row reads, through which offset of the kernel."""
 import torch
 
-from .sets import axis_most, axis_reach, layout_reach, triple_xyz, word_layout
+from .sets import (axis_most, axis_reach, for_autograd, layout_reach, triple_xyz,
+                   word_layout)
 
 ops = torch.ops.spira
 
@@ -89,7 +90,7 @@ class KernelMap:
     def _built(self, key, build):
         made = self.store.get(key)
         if made is None:
-            made = build()
+            made = for_autograd(build)
             self.store[key] = made
         return made
 

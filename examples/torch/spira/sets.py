@@ -9,6 +9,15 @@ import torch
 ops = torch.ops.spira
 
 
+def for_autograd(call, *arguments, **options):
+    """call(...), whose tensors are kept: outside of inference mode, since what was made there could
+    not be saved for a backward pass later."""
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        return call(*arguments, **options)
+    with torch.inference_mode(False):
+        return call(*arguments, **options)
+
+
 def triple(value, ndim, name="value"):
     """An int, or a sequence of `ndim` ints in the order (z, y, x), as (x, y, z).
 

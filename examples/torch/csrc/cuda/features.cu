@@ -70,6 +70,23 @@ status pool_grad(const spira::pool_grad_args *args, stream_ref stream) {
     return spira::pool_grad(args, stream);
 }
 
+status pool_global_bytes(const spira::word_layout *layout, int channels, size_t *bytes) {
+    return spira::pool_global_workspace(layout, channels, bytes);
+}
+
+status pool_global(const pool_global_job *job, void *scratch, size_t scratch_bytes,
+                   stream_ref stream) {
+    return spira::word_dispatch(job->layout, [&](auto word) {
+        typedef decltype(word) W;
+        if (job->in_grad) {
+            const spira::pool_global_grad_args<W> a = job->gradient<W>();
+            return spira::pool_global_grad(&a, scratch, scratch_bytes, stream);
+        }
+        const spira::pool_global_args<W> a = job->forward<W>();
+        return spira::pool_global(&a, scratch, scratch_bytes, stream);
+    });
+}
+
 // ---- dense maps ---------------------------------------------------------------------------------
 
 template <typename W, spira::numeric format>

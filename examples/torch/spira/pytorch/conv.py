@@ -7,11 +7,13 @@ from torch import nn
 from torch.nn import functional
 
 from .. import layers
+from .geometry import same_voxels
 from .modules import SparseModule
-from .tensor import IndiceData, SparseConvTensor
+from .tensor import IndiceData, SparseConvTensor, refuse_proxy
 
 
 SUBMANIFOLD = "submanifold"  # kind of IndiceData
+TRANSPOSED = "use SparseInverseConv, which leads back to the finer voxels"
 HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -25,6 +27,7 @@ def each_axis(value, ndim, name):
 
 def check_input(x, layer):
     """Raises what a layer cannot take."""
+    refuse_proxy(x)
     if not isinstance(x, SparseConvTensor):
         raise TypeError(f"{type(layer).__name__}: a SparseConvTensor is needed, not "
                         f"{type(x).__name__}")
@@ -43,7 +46,8 @@ def noted(x, layer, kind, here, find):
         known = IndiceData(kind, here, outputs, kernel_map, layer.kernel_size, layer.stride,
                            layer.padding, layer.dilation)
         return known, x.indice_dict if key is None else {**x.indice_dict, key: known}
-    if known.source is here and known.kernel == layer.kernel and known.kind == kind == SUBMANIFOLD:
+    if known.kernel == layer.kernel and known.kind == kind == SUBMANIFOLD and (
+            known.source is here or same_voxels(known.source, here)):
         return known, x.indice_dict
     if kind != SUBMANIFOLD or known.kind != kind:
         raise ValueError(f"indice_key: {key!r} is taken; only submanifold layers share one")
@@ -68,33 +72,45 @@ class SparseConvolution(SparseModule):
     Both begin uniform within 1 / sqrt(in_channels * volume), as those of spconv and of PyTorch's
     convolutions do.
 
+    device, dtype   of weight and bias, as in PyTorch
+
     Accepted and ignored: algo, fp32_accum, large_kernel_fast_algo and record_voxel_count. They
     choose among spconv's kernels; spira chooses by shape and GPU, and always sums in fp32.
     """
 
     def __init__(self, ndim, in_channels, out_channels, kernel_size=3, stride=1, padding=0,
-                 dilation=1, groups=1, bias=True, subm=False, inverse=False, indice_key=None,
-                 algo=None, fp32_accum=None, record_voxel_count=False,
-                 large_kernel_fast_algo=False, name=None):
+                 dilation=1, groups=1, bias=True, subm=False, output_padding=0, transposed=False,
+                 inverse=False, indice_key=None, algo=None, fp32_accum=None,
+                 record_voxel_count=False, act_type=None, act_alpha=0, act_beta=0,
+                 large_kernel_fast_algo=False, name=None, device=None, dtype=None):
         super().__init__(name=name)
         if groups != 1:
             raise NotImplementedError(f"groups: only 1, not {groups}")
+        if transposed:
+            raise NotImplementedError(f"transposed: {TRANSPOSED}")
+        if getattr(act_type, "name", act_type) not in (None, "None_"):
+            raise NotImplementedError(f"act_type: {act_type}; put the activation behind the layer")
         self.ndim, self.in_channels, self.out_channels = ndim, in_channels, out_channels
         self.kernel_size = each_axis(kernel_size, ndim, "kernel_size")
         self.stride = each_axis(stride, ndim, "stride")
         self.padding = each_axis(padding, ndim, "padding")
         self.dilation = each_axis(dilation, ndim, "dilation")
+        self.output_padding = each_axis(output_padding, ndim, "output_padding")
         self.kernel = self.kernel_size, self.dilation
         self.groups, self.subm, self.inverse, self.transposed = groups, subm, inverse, False
         self.indice_key, self.algo, self.fp32_accum = indice_key, algo, fp32_accum
         self.record_voxel_count = record_voxel_count
+        self.act_type, self.act_alpha, self.act_beta = act_type, act_alpha, act_beta
         self._check_sizes()
         self.conv1x1 = set(self.kernel_size) == {1} and set(self.stride) == {1} and not inverse
-        if self.conv1x1 and any(self.padding):
+        if self.conv1x1 and not subm and any(self.padding):
             raise ValueError("padding: 0 is needed by a layer of size 1 and stride 1, not "
                              f"{list(self.padding)}")
-        self.weight = nn.Parameter(self._empty_weight())
-        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels)) if bias else None)
+        made = dict(device=device, dtype=dtype)
+        self.weight = nn.Parameter(self._empty_weight(made))
+        self.weight_shape = list(self.weight.shape)
+        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **made)) if bias
+                                else None)
         self.reset_parameters()
 
     def _check_sizes(self):
@@ -111,10 +127,11 @@ class SparseConvolution(SparseModule):
         if self.subm and max(self.stride) > 1:
             raise ValueError(f"stride: a submanifold layer has 1, not {list(self.stride)}")
 
-    def _empty_weight(self):
+    def _empty_weight(self, made):
         if self.conv1x1:
-            return torch.empty(self.out_channels, *self.kernel_size, self.in_channels)
-        ordered = torch.empty(*reversed(self.kernel_size), self.in_channels, self.out_channels)
+            return torch.empty(self.out_channels, *self.kernel_size, self.in_channels, **made)
+        ordered = torch.empty(*reversed(self.kernel_size), self.in_channels, self.out_channels,
+                              **made)
         return ordered.permute(self.ndim + 1, *reversed(range(self.ndim)), self.ndim)
 
     def reset_parameters(self):
@@ -134,11 +151,14 @@ class SparseConvolution(SparseModule):
         features = input.ordered(here)
         weight, bias = self._tensors()
         self._check_features(features, weight)
-        weight = self.weight_of_map(weight)
+        rows, taps = here.first_rows(features), self.weight_of_map(weight)
         if self.inverse:
-            sums = layers.conv(features, weight, bias, found.map.reverse())
-            return input.with_ordered(sums, found.source, notes)
-        sums = layers.conv(features, weight, bias, found.map)
+            sums = layers.conv(rows, taps, bias, found.map.reverse())
+            return input.with_ordered(found.source.all_rows(sums), found.source, notes)
+        sums = layers.conv(rows, taps, bias, found.map)
+        if self.subm and here.extra is not None:
+            centre = weight[(slice(None), *(size // 2 for size in self.kernel_size))].t()
+            sums = here.all_rows(sums, features, centre)
         return input.with_ordered(sums, found.outputs, notes)
 
     def _tensors(self):
@@ -175,7 +195,7 @@ class SparseConvolution(SparseModule):
         if known.ksize != list(self.kernel_size):
             raise ValueError(f"kernel_size: {list(self.kernel_size)}, but the layer of "
                              f"indice_key {key!r} has {known.ksize}")
-        if known.outputs is not here:
+        if known.outputs is not here and not same_voxels(known.outputs, here):
             raise ValueError(f"indice_key: the layer of {key!r} led to another set of voxels "
                              "than this input's")
         return known, x.indice_dict
@@ -195,7 +215,8 @@ class SparseConvolution(SparseModule):
         rows = x.ordered(coordinates) if stays else x.features
         weight, bias = self._tensors()
         self._check_features(rows, weight)
-        if x.count is None and layers.autocast(rows).dtype not in HALVES:
+        rows = layers.autocast(rows)
+        if x.count is None and (rows.dtype not in HALVES or coordinates.extra is not None):
             weight = weight.reshape(self.in_channels, self.out_channels).t()
             bias = None if bias is None else bias.to(rows.dtype)
             sums = functional.linear(rows, weight.to(rows.dtype), bias)
@@ -214,15 +235,26 @@ class SparseConvolution(SparseModule):
         return ", ".join(parts + [f"bias={self.bias is not None}, indice_key={self.indice_key!r}"])
 
 
+def contiguous_weights(module):
+    """Makes the weights of all layers in a module contiguous, for code that takes parameters by
+    view(-1): torch.optim.LBFGS, nn.utils.parameters_to_vector, nn.init.orthogonal_, pruning. Each
+    step orders them then. Returns the module."""
+    for layer in module.modules():
+        if isinstance(layer, SparseConvolution):
+            layer.weight.data = layer.weight.data.contiguous()
+    return module
+
+
 class _Strided(SparseConvolution):
     ndim = 3
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1,
                  groups=1, bias=True, indice_key=None, algo=None, fp32_accum=None,
-                 record_voxel_count=False, large_kernel_fast_algo=False, name=None):
+                 record_voxel_count=False, large_kernel_fast_algo=False, name=None, **options):
         super().__init__(type(self).ndim, in_channels, out_channels, kernel_size, stride, padding,
                          dilation, groups, bias, indice_key=indice_key, algo=algo,
-                         fp32_accum=fp32_accum, record_voxel_count=record_voxel_count, name=name)
+                         fp32_accum=fp32_accum, record_voxel_count=record_voxel_count, name=name,
+                         **options)
 
 
 class _Submanifold(SparseConvolution):
@@ -230,20 +262,20 @@ class _Submanifold(SparseConvolution):
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1,
                  groups=1, bias=True, indice_key=None, algo=None, fp32_accum=None,
-                 large_kernel_fast_algo=False, name=None):
+                 large_kernel_fast_algo=False, name=None, **options):
         super().__init__(type(self).ndim, in_channels, out_channels, kernel_size, stride, padding,
                          dilation, groups, bias, subm=True, indice_key=indice_key, algo=algo,
-                         fp32_accum=fp32_accum, name=name)
+                         fp32_accum=fp32_accum, name=name, **options)
 
 
 class _Inverse(SparseConvolution):
     ndim = 3
 
     def __init__(self, in_channels, out_channels, kernel_size, indice_key, bias=True, algo=None,
-                 fp32_accum=None, large_kernel_fast_algo=False, name=None):
+                 fp32_accum=None, large_kernel_fast_algo=False, name=None, **options):
         super().__init__(type(self).ndim, in_channels, out_channels, kernel_size, bias=bias,
                          inverse=True, indice_key=indice_key, algo=algo, fp32_accum=fp32_accum,
-                         name=name)
+                         name=name, **options)
 
 
 class SparseConv1d(_Strided):

@@ -39,10 +39,13 @@ class Recipe:
 # capacity mode, there is no such call.
 @torch.compiler.disable
 def reading_back(call, *arguments, **options):
-    return call(*arguments, **options)
+    return sets.for_autograd(call, *arguments, **options)
 
 
 padded = weakref.WeakSet()  # sets of capacity mode that are in use
+
+# id of indices -> the set that was made of them. It keeps them alive: no other tensor has the id.
+made_of = weakref.WeakValueDictionary()
 
 
 class CoordinateSet:
@@ -51,6 +54,8 @@ class CoordinateSet:
     voxels          sets.VoxelSet: sorted
     spatial_shape, batch_size   of the tensor
     capacities      see SparseConvTensor
+    extra           int64: the voxel of each row behind the first ones (layers.keep_duplicates), or
+                    None. These rows stand behind the others
     path            the rules that lead from the user's indices to this set, as a tuple
     recipe, number  see Recipe
     """
@@ -61,7 +66,7 @@ class CoordinateSet:
         self.capacities, self.path = capacities, path
         self.recipe = Recipe() if recipe is None else recipe
         self.number = number
-        self.padding = None
+        self.padding = self.extra = None
         self.promised = None # the order of rows that are said to be in order
         self._maps, self._strided = {}, {}
         self._indices, self._version = None, None
@@ -73,20 +78,24 @@ class CoordinateSet:
     @staticmethod
     def of(indices, spatial_shape, batch_size, count=None, capacities=None, ordered=False):
         """The set of a user's indices. The same one as last time, if they are the same tensor."""
-        known = getattr(indices, "_spira_set", None)
-        known = None if known is None or traced(indices) else known()
+        known = None if traced(indices) else made_of.get(id(indices))
         if known is not None and known.has(indices) and known.count is count and \
                 known.spatial_shape == spatial_shape and known.batch_size == batch_size:
             return known
         shape = [1] * missing_axes(indices) + spatial_shape
-        if count is None:
+        extra = None
+        if count is None and layers.keep_duplicates:
+            made, extra = reading_back(with_duplicates, with_axes(indices), shape, batch_size)
+        elif count is None:
             made = reading_back(sets.voxel_set, with_axes(indices), shape, batch_size)
         else:
-            made = sets.voxel_set(with_axes(indices), shape, batch_size, count=count)
+            made = sets.for_autograd(sets.voxel_set, with_axes(indices), shape, batch_size,
+                                     count=count)
         rows = made.rows
         if ordered and count is not None:
             made.rows = None
         of = CoordinateSet(made, spatial_shape, capacities, indices=indices)
+        of.extra = extra
         of.promised = rows if ordered and count is not None else None
         return of
 
@@ -94,7 +103,7 @@ class CoordinateSet:
         self._indices, self._version = indices, None
         if not is_compiling():
             self._version = indices._version
-            indices._spira_set = weakref.ref(self)
+            made_of[id(indices)] = self
 
     def has(self, indices):
         """Whether these are the indices of this set, not changed since. torch.compile does not
@@ -106,6 +115,10 @@ class CoordinateSet:
         """int32 [rows, 1 + axes], in the user's order, or in that of the set."""
         if self._indices is None or not self.has(self._indices):
             made = self.voxels.indices()
+            if self.extra is not None:
+                made = torch.cat([made, made[self.extra]])
+            if self.voxels.rows is not None:
+                made = made[self.voxels.rows.from_sorted.long()]
             if len(self.spatial_shape) == 1:
                 made = made[:, [0, 2]]
             self._note(tracked(made))
@@ -113,7 +126,7 @@ class CoordinateSet:
 
     @property
     def rows(self):
-        return self.voxels.capacity
+        return self.voxels.capacity + (0 if self.extra is None else len(self.extra))
 
     @property
     def device(self):
@@ -147,11 +160,31 @@ class CoordinateSet:
             self.padding = (rows >= self.voxels.count).unsqueeze(1)
         return features.masked_fill(self.padding, 0)
 
+    def first_rows(self, features):
+        """One row of each voxel."""
+        return features if self.extra is None else features[:self.voxels.capacity]
+
+    def all_rows(self, sums, features=None, centre=None):
+        """The rows of a layer's result: sums are those of the first rows. features, centre: of a
+        submanifold layer, whose centre [channels, channels of sums] reads each row's own."""
+        if self.extra is None:
+            return sums
+        more = sums[self.extra]
+        if features is not None:
+            own = layers.autocast(features)
+            more = more + (own[self.voxels.capacity:] - own[self.extra]) @ centre.to(own.dtype)
+        return torch.cat([sums, more])
+
     def dense(self, features, channels_first):
-        made = layers.dense(features, self.voxels)
+        made = layers.dense(self.first_rows(features), self.voxels)
         shape = [made.shape[0], made.shape[1], *self.spatial_shape]
         made = made.reshape(shape)
         return made if channels_first else made.movedim(1, -1).contiguous()
+
+    def global_pool(self, call, features):
+        if self.extra is not None:
+            raise NotImplementedError("global pooling: not with layers.keep_duplicates")
+        return call(features, self.voxels)
 
     def check(self):
         for voxels in self.all_sets():
@@ -184,7 +217,7 @@ class CoordinateSet:
             if self.voxels.exact:
                 made = reading_back(self.expand, rule, None)
             else:
-                made = self.expand(rule, self.capacity_of(rule, key))
+                made = sets.for_autograd(self.expand, rule, self.capacity_of(rule, key))
             self.add_strided(rule, key, made)
         return self._strided[rule]
 
@@ -241,9 +274,36 @@ def three(values, fill):
     return (fill, *values) if len(values) == 1 else values
 
 
+# The set of the first row of each voxel, in whose order the further rows are the last; and the
+# voxel of each of these, or None.
+def with_duplicates(indices, shape, batch_size):
+    voxels, group = torch.unique(indices, dim=0, return_inverse=True)
+    rows = torch.arange(len(indices), device=indices.device)
+    first = torch.full_like(rows[:len(voxels)], len(rows)).scatter_reduce(0, group, rows, "amin")
+    first = first[group]
+    kept, more = (first == rows).nonzero()[:, 0], (first != rows).nonzero()[:, 0]
+    made = sets.voxel_set(indices[kept], shape, batch_size)
+    if not len(more):
+        return made, None
+    kept = kept if made.rows is None else kept[made.rows.to_sorted.long()]
+    to_sorted = torch.cat([kept, more])
+    from_sorted = torch.empty_like(to_sorted)
+    from_sorted[to_sorted] = rows
+    made.rows = sets.RowOrder(to_sorted.int(), from_sorted.int())
+    return made, from_sorted[first[more]]
+
+
 # Whether what runs now is recorded, to be run again on other indices: sets are made anew then.
 def traced(indices):
     return is_compiling() or (indices.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+# Whether two sets have the same rows of indices: clones, or a copy of a tensor that a layer has
+# read. Reads back.
+def same_voxels(a, b):
+    return a.voxels.exact and b.voxels.exact and a.spatial_shape == b.spatial_shape and \
+        a.batch_size == b.batch_size and a.rows == b.rows and a.device == b.device and \
+        reading_back(torch.equal, a.indices, b.indices)
 
 
 # ---- changes in place ---------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
-from .norm import counted, is_plain, norm_relu
-from .tensor import SparseConvTensor
+from .norm import BatchNorm1d, counted, is_plain, norm_relu
+from .tensor import SparseConvTensor, refuse_proxy
 
 ops = torch.ops.spira
 
@@ -79,6 +79,7 @@ class SparseSequential(SparseModule):
         self.add_module(name, module)
 
     def forward(self, input):
+        refuse_proxy(input)
         modules = list(self._modules.values())
         done = 0
         while done < len(modules):
@@ -126,16 +127,25 @@ class Identity(SparseModule):
         return x
 
 
-class SparseReLU(SparseModule):
-    def __init__(self, inplace=False):
-        super().__init__()
-        self.inplace = inplace
+class _OfFeatures:
+    """PyTorch's module on a tensor, or on the features of a SparseConvTensor."""
 
-    def forward(self, x):
-        return apply_to_features(RELU, x)
+    def forward(self, x, *count):
+        if isinstance(x, SparseConvTensor):
+            return apply_to_features(self, x)
+        return super().forward(x, *count)
 
 
-RELU = nn.ReLU()
+class SparseReLU(_OfFeatures, nn.ReLU):
+    pass
+
+
+class SparseBatchNorm(_OfFeatures, BatchNorm1d):
+    pass
+
+
+class SparseSyncBatchNorm(_OfFeatures, nn.SyncBatchNorm):
+    pass
 
 
 class ConcatTable(SparseModule):
@@ -175,6 +185,26 @@ class AddTable(SparseModule):
 
     def forward(self, xs):
         return xs[0].replace_feature(sum(x.features for x in same_voxels(xs)))
+
+
+class AddTableMisaligned(SparseModule):
+    """The sum of tensors of different voxels: the union of the voxels, zeros where one has none."""
+
+    def forward(self, xs):
+        return sparse_add(*xs)
+
+
+def sparse_add(*xs):
+    """The sum of SparseConvTensors of one scene: the voxels of all, sorted. Deterministic."""
+    first = xs[0]
+    for x in xs[1:]:
+        if x.spatial_shape != first.spatial_shape or x.batch_size != first.batch_size:
+            raise ValueError(f"spatial_shape: {x} is of another scene than {first}")
+    voxels, place = torch.unique(torch.cat([x.indices for x in xs]), dim=0, return_inverse=True)
+    sums = first.features.new_zeros(len(voxels), first.features.shape[1])
+    for x, at in zip(xs, place.split([len(x.indices) for x in xs])):
+        sums = sums.index_add(0, at, x.features) # no two rows of x at one place
+    return SparseConvTensor(sums, voxels, first.spatial_shape, first.batch_size)
 
 
 def same_voxels(xs):

@@ -21,9 +21,10 @@ class _Pool(SparseModule):
 
     def forward(self, input):
         check_input(input, self)
-        found, notes = noted(input, self, "pool", input.coordinates(), lambda here: here.strided(
+        here = input.coordinates()
+        found, notes = noted(input, self, "pool", here, lambda here: here.strided(
             self.kernel_size, self.stride, self.padding, self.dilation, self.indice_key))
-        values = getattr(layers, self.kind)(input.ordered(), found.map)
+        values = getattr(layers, self.kind)(here.first_rows(input.ordered(here)), found.map)
         return input.with_ordered(values, found.outputs, notes)
 
     def extra_repr(self):
@@ -58,15 +59,10 @@ class SparseAvgPool3d(_Pool):
 
 class _Global(SparseModule):
     """Over all voxels of a batch: [batch_size, channels]. Zero for a batch without a voxel."""
-    how = "amax"
+    how = "global_max_pool"
 
     def forward(self, input):
-        if input.count is not None:
-            raise NotImplementedError(f"{type(self).__name__}: not in capacity mode")
-        features = input.features
-        batch = input.indices[:, :1].long().expand(-1, features.shape[1])
-        pooled = features.new_zeros(input.batch_size, features.shape[1])
-        return pooled.scatter_reduce(0, batch, features, self.how, include_self=False)
+        return input.coordinates().global_pool(getattr(layers, self.how), input.ordered())
 
 
 class SparseGlobalMaxPool(_Global):
@@ -74,6 +70,4 @@ class SparseGlobalMaxPool(_Global):
 
 
 class SparseGlobalAvgPool(_Global):
-    how = "mean"
-
-
+    how = "global_avg_pool"

@@ -5,7 +5,7 @@ import weakref
 import torch
 from torch import nn
 
-from .. import sets
+from .. import layers, sets
 from .geometry import CoordinateSet, largest, missing_axes, with_axes
 from .tensor import SparseConvTensor
 
@@ -39,9 +39,15 @@ def prepare(module, x, recipe=None):
 
     Returns x. Without prepare(), each new set costs a read-back of its own.
     """
-    if x.count is not None or (x._set is not None and x._set._strided):
+    if layers.keep_duplicates or x.count is not None or (x._set is not None and x._set._strided):
         return x # nothing is read back in capacity mode
     recipe = recipe_of(module, x) if recipe is None else recipe
+    sets.for_autograd(make_sets, x, recipe)
+    return x
+
+
+def make_sets(x, recipe):
+    """Makes the sets of a recipe, and gives them to a SparseConvTensor."""
     rows, device = x.indices.shape[0], x.indices.device
     count = torch.full((1,), rows, dtype=torch.int32, device=device)
     shape = [1] * missing_axes(x.indices) + x.spatial_shape
@@ -54,7 +60,6 @@ def prepare(module, x, recipe=None):
         found.append(source.expand(rule, largest(source, rule)))
         loose.append(source.add_strided(rule, None, found[-1]))
     adopt(x, recipe, sets.narrow(found))
-    return x
 
 
 def adopt(x, recipe, voxels):

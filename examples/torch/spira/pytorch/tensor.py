@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """SparseConvTensor: features of voxels, under spconv's name and with its attributes."""
 import torch
+from torch.compiler import is_compiling
 
 from .geometry import CoordinateSet, tracked
 
@@ -15,6 +16,7 @@ DEVICES = [name for name in ("cpu", "cuda") if
 # source, outputs   the coordinate sets
 # map           the kernel map between them
 # ksize, stride, padding, dilation   of the layer
+# A copy of a note would have sets of its own, which are those of no tensor: it is refused.
 class IndiceData:
     def __init__(self, kind, source, outputs, kernel_map, ksize, stride, padding, dilation):
         self.kind, self.source, self.outputs, self.map = kind, source, outputs, kernel_map
@@ -27,6 +29,20 @@ class IndiceData:
     out_indices = property(lambda self: self.outputs.indices)
     spatial_shape = property(lambda self: list(self.source.spatial_shape))
     out_spatial_shape = property(lambda self: list(self.outputs.spatial_shape))
+
+
+is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
+
+
+def refuse_proxy(value):
+    """Raises what torch.fx and torch.export are answered: sets and maps depend on the voxels."""
+    tracing = "torch.fx" if isinstance(value, torch.fx.Proxy) else \
+        "torch.export" if is_exporting() else None
+    if tracing:
+        raise NotImplementedError(
+            f"{tracing} cannot record sparse layers, whose kernel maps depend on the voxels: use "
+            "torch.compile for speed, a leaf module for torch.fx, and examples/checkpoint.py to "
+            "deploy in C++")
 
 
 def check_arguments(features, indices, spatial_shape, batch_size, count):
@@ -60,6 +76,21 @@ def check_arguments(features, indices, spatial_shape, batch_size, count):
             raise ValueError(f"count: on {count.device}, but features are on {features.device}")
 
 
+def version_of(features):
+    """How often features were changed in place; None where nobody counts."""
+    return None if is_compiling() or features.is_inference() else features._version
+
+
+def with_its_gradient(call, features):
+    """call(features), which is kept: it has the gradient that features have, whoever asks first."""
+    if is_compiling() or features.is_inference() or not (
+            torch.is_inference_mode_enabled() or
+            (features.requires_grad and not torch.is_grad_enabled())):
+        return call(features)
+    with torch.inference_mode(False), torch.enable_grad():
+        return call(features)
+
+
 def check_rows(features, indices):
     if features.shape[0] != indices.shape[0]:
         raise ValueError(f"features: {features.shape[0]} rows, but indices have "
@@ -85,24 +116,32 @@ class SparseConvTensor:
 
     Accepted and ignored: grid, voxel_num, benchmark, permanent_thrust_allocator, enable_timer and
     force_algo, which choose among spconv's own ways.
+
+    A copy (pickle, torch.save, copy.deepcopy) has the features, the indices and the arguments, but
+    not what layers noted under their keys.
     """
+    # Attributes that spconv's code sets and reads: they have no effect.
+    _UNUSED = dict(grid=None, voxel_num=None, benchmark=False, benchmark_record=None,
+                   thrust_allocator=None, force_algo=None, int8_scale=None, _timer=None)
 
     def __init__(self, features, indices, spatial_shape, batch_size, grid=None, voxel_num=None,
                  indice_dict=None, benchmark=False, permanent_thrust_allocator=False,
                  enable_timer=False, force_algo=None, *, count=None, capacities=None,
                  ordered=False):
+        refuse_proxy(features)
         spatial_shape = [int(n) for n in spatial_shape]
         batch_size = int(batch_size)
         check_arguments(features, indices, spatial_shape, batch_size, count)
         check_rows(features, indices)
-        self._features, self._ordered = features, None
+        self._features, self._ordered, self._version = features, None, None
         self._indices, self._set = tracked(indices), None
         self.spatial_shape, self.batch_size = spatial_shape, batch_size
         self.indice_dict = {} if indice_dict is None else indice_dict
-        self.grid, self.voxel_num, self.benchmark = grid, voxel_num, benchmark
+        self.__dict__.update(self._UNUSED, grid=grid, voxel_num=voxel_num, benchmark=benchmark,
+                             force_algo=force_algo, benchmark_record={})
         self._count, self._capacities, self._is_ordered = count, capacities, ordered
         if count is not None:
-            self._features = self.coordinates().clear_padding(features)
+            self._features = with_its_gradient(self.coordinates().clear_padding, features)
 
     # ---- rows --------------------------------------------------------------------------------
 
@@ -110,7 +149,8 @@ class SparseConvTensor:
     def features(self):
         """[voxels, channels], in the order of `indices`."""
         if self._features is None:
-            self._features = self._set.to_rows(self._ordered)
+            self._features = with_its_gradient(self._set.to_rows, self._ordered)
+            self._version = version_of(self._features)
         if self._count is not None:
             self._features._spira_count = self._count # for BatchNorm1d
         return self._features
@@ -168,9 +208,32 @@ class SparseConvTensor:
     def shadow_copy(self):
         """A tensor of its own with the same features, voxels and notes."""
         y = self._like()
-        y._features, y._ordered = self._features, self._ordered
+        y._features, y._ordered, y._version = self._features, self._ordered, self._version
         y._indices, y._set = self._indices, self._set
         return y
+
+    def __reduce__(self):
+        options = dict(count=self._count, capacities=self._capacities, ordered=self._is_ordered)
+        return restored, (type(self), self.features, self.indices, self.spatial_shape,
+                          self.batch_size, options, {name: getattr(self, name)
+                                                     for name in self._UNUSED})
+
+    def __add__(self, other):
+        """Features plus those of the same voxels, or plus a tensor or a number."""
+        if isinstance(other, SparseConvTensor):
+            if other.coordinates() is not self.coordinates():
+                raise ValueError(f"indices: tensors of different voxels cannot be added: {self}, "
+                                 f"{other}; functional.sparse_add adds those")
+            if self.has_ordered() and other.has_ordered():
+                return self.with_ordered(self._ordered + other._ordered, self._set)
+            other = other.features
+        return self.replace_feature(self.features + other)
+
+    __iadd__ = __radd__ = __add__
+
+    def minus(self):
+        """The negative features."""
+        return self.replace_feature(-self.features)
 
     def find_indice_pair(self, key):
         """What a layer noted under its indice_key, or None."""
@@ -204,8 +267,9 @@ class SparseConvTensor:
         """The coordinate set. Made anew where `indices` was changed, by assignment or in place."""
         known = self._set
         if known is None or (self._indices is not None and not known.has(self._indices)):
-            check_rows(self._features if self._features is not None else self._ordered,
-                       self._indices)
+            if known is not None: # in the order of the rows, which stays
+                self._features, self._ordered = self.features, None
+            check_rows(self._features, self._indices)
             known = CoordinateSet.of(self._indices, self.spatial_shape, self.batch_size,
                                      self._count, self._capacities, self._is_ordered)
             self._set = known
@@ -216,15 +280,25 @@ class SparseConvTensor:
         returned, if it has been called."""
         if coordinates is None:
             coordinates = self.coordinates()
-        if self._ordered is None:
+        if self._ordered is None or self._was_changed():
             if self._features.shape[0] != coordinates.rows:
                 raise ValueError(f"features: {self._features.shape[0]} rows, but indices have "
                                  f"{coordinates.rows}")
             if self._features.device != coordinates.device:
                 raise ValueError(f"features: on {self._features.device}, but indices are on "
                                  f"{coordinates.device}")
-            self._ordered = coordinates.to_order(self._features)
+            self._ordered = with_its_gradient(coordinates.to_order, self._features)
+            self._version = version_of(self._features)
         return self._ordered
+
+    def _was_changed(self):
+        """Whether the features may have been changed in place since they were ordered."""
+        features = self._features
+        if features is None or features is self._ordered:
+            return False
+        version = version_of(features)
+        return version is None or version != self._version or \
+            features.requires_grad != self._ordered.requires_grad
 
     def with_ordered(self, features, coordinates, indice_dict=None):
         """A layer's result: features in the order of the set."""
@@ -243,9 +317,16 @@ class SparseConvTensor:
 
     def _like(self, indice_dict=None):
         y = SparseConvTensor.__new__(type(self))
-        y._features = y._ordered = y._indices = y._set = None
+        y._features = y._ordered = y._version = y._indices = y._set = None
         y.spatial_shape, y.batch_size = self.spatial_shape, self.batch_size
         y.indice_dict = self.indice_dict if indice_dict is None else indice_dict
-        y.grid, y.voxel_num, y.benchmark = self.grid, self.voxel_num, self.benchmark
+        y.__dict__.update({name: getattr(self, name) for name in self._UNUSED})
         y._is_ordered, y._count, y._capacities = self._is_ordered, self._count, self._capacities
         return y
+
+
+def restored(kind, features, indices, spatial_shape, batch_size, options, unused):
+    """A copy of a SparseConvTensor: what pickle calls."""
+    x = kind(features, indices, spatial_shape, batch_size, **options)
+    x.__dict__.update(unused)
+    return x
