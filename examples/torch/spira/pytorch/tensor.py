@@ -36,6 +36,8 @@ is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 def refuse_proxy(value):
     """Raises what torch.fx and torch.export are answered: sets and maps depend on the voxels."""
+    if torch.compiler.is_dynamo_compiling(): # which says that it is exporting, too
+        return
     tracing = "torch.fx" if isinstance(value, torch.fx.Proxy) else \
         "torch.export" if is_exporting() else None
     if tracing:
