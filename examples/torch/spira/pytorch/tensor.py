@@ -139,8 +139,10 @@ class SparseConvTensor:
         self._indices, self._set = tracked(indices), None
         self.spatial_shape, self.batch_size = spatial_shape, batch_size
         self.indice_dict = {} if indice_dict is None else indice_dict
-        self.__dict__.update(self._UNUSED, grid=grid, voxel_num=voxel_num, benchmark=benchmark,
-                             force_algo=force_algo, benchmark_record={})
+        for name in self._UNUSED:
+            setattr(self, name, self._UNUSED[name])
+        self.grid, self.voxel_num, self.benchmark = grid, voxel_num, benchmark
+        self.force_algo, self.benchmark_record = force_algo, {}
         self._count, self._capacities, self._is_ordered = count, capacities, ordered
         if count is not None:
             self._features = with_its_gradient(self.coordinates().clear_padding, features)
@@ -322,7 +324,8 @@ class SparseConvTensor:
         y._features = y._ordered = y._version = y._indices = y._set = None
         y.spatial_shape, y.batch_size = self.spatial_shape, self.batch_size
         y.indice_dict = self.indice_dict if indice_dict is None else indice_dict
-        y.__dict__.update({name: getattr(self, name) for name in self._UNUSED})
+        for name in self._UNUSED: # torch.compile knows no __dict__.update
+            setattr(y, name, getattr(self, name))
         y._is_ordered, y._count, y._capacities = self._is_ordered, self._count, self._capacities
         return y
 
