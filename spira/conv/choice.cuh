@@ -48,10 +48,10 @@ SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) 
 // Whether any compiled architecture runs a kernel in a format: launchers leave out the others.
 SPIRA_API constexpr bool conv_compiled(conv_kernel kernel, numeric type) {
     const bool half = portable_half(type);
-    return kernel == conv_kernel_exact      ? true
-           : kernel == conv_kernel_portable ? portable_compiled()
-           : kernel == conv_kernel_narrow   ? half && device_code_within(80, 999)
-                                            : half && device_code_within(90, 90);
+    return kernel == conv_kernel_exact ? true
+           : kernel == conv_kernel_hopper
+               ? half && device_code_within(90, 90)
+               : (half || kernel == conv_kernel_portable) && device_code_within(80, 999);
 }
 
 SPIRA_API status conv_not_compiled() {

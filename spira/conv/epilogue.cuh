@@ -192,13 +192,6 @@ SPIRA_DEVICE float4 conv_sums_fetch(const float *from, int left) {
     return make_float4(from[0], left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, 0.0f);
 }
 
-// Adds the initial sums of an output. hopper/ and portable/ have their own.
-SPIRA_DEVICE float4 conv_sums_add(const conv_params &p, int row, int channel, float4 sum) {
-    const float *from = p.sums + (int64_t)row * conv_sums_pitch(p.cout) + channel;
-    const float4 first = conv_sums_fetch(from, p.cout - channel);
-    return make_float4(first.x + sum.x, first.y + sum.y, first.z + sum.z, first.w + sum.w);
-}
-
 // Finishes four channels of an output: epilogue, store. Initial sums have been added.
 template <typename E>
 SPIRA_DEVICE void conv_output_store(const conv_params &p, const conv_output &f, int row,

@@ -107,10 +107,13 @@ SPIRA_DEVICE void narrow_store_plain(const conv_params &p, const narrow_outputs<
 template <typename E, int rows>
 SPIRA_DEVICE void narrow_store_any(const conv_params &p, narrow_outputs<rows> &f,
                                    float4 (&sum)[rows]) {
+    const int pitch = conv_sums_pitch(p.cout);
 #pragma unroll
     for (int i = 0; i < rows && p.sums; ++i) { // loaded together
         if (f.row[i] >= 0) {
-            sum[i] = conv_sums_add(p, f.row[i], f.vectors.channel, sum[i]);
+            const int64_t at = (int64_t)f.row[i] * pitch + f.vectors.channel;
+            const float4 v = conv_sums_fetch(p.sums + at, p.cout - f.vectors.channel);
+            sum[i] = make_float4(v.x + sum[i].x, v.y + sum[i].y, v.z + sum[i].z, v.w + sum[i].w);
         }
     }
 #pragma unroll 1

@@ -12,14 +12,9 @@ SPIRA_API constexpr bool portable_half(numeric type) {
     return type == numeric_f16 || type == numeric_bf16;
 }
 
-// Whether this file is compiled for a GPU that runs the kernel.
-SPIRA_API constexpr bool portable_compiled() {
-    return device_code_within(80, 999);
-}
-
 // Whether the kernel computes a layer that neither Hopper's nor the narrow kernel does.
 SPIRA_API bool portable_takes(const conv_shape *s, const device_info *d) {
-    return portable_compiled() && d->capability >= 80 && s->volume <= portable_volume_most;
+    return device_code_within(80, 999) && d->capability >= 80 && s->volume <= portable_volume_most;
 }
 
 // Output channels of a thread block at least: exact fp32 has slices of 32.
