@@ -31,6 +31,41 @@ SPIRA_DEVICE void sort_write(const sort_bucket_of<W> &b, int i, uint64_t distanc
     b.to.order[b.pieces.first + i] = row;
 }
 
+// Whether more than sort_run_few keys share their upper bits. key: sorted. Called by the threads
+// that sort, with a barrier inside.
+template <int items, typename W>
+SPIRA_DEVICE bool sort_has_long_runs(const sort_bucket_of<W> &b, const uint32_t *key) {
+    bool is_long = false;
+#pragma unroll 4
+    for (int j = 0; j < items; ++j) {
+        const int i = j * b.used + b.thread;
+        if (i + sort_run_few < b.pieces.count) {
+            is_long |= sort_same(b.pack, key[i], key[i + sort_run_few]);
+        }
+    }
+    return named_barrier_any(1, b.used, is_long);
+}
+
+// Finds the place of each key among those with the same upper bits, which are few.
+template <typename W>
+SPIRA_DEVICE void sort_short_runs(const sort_bucket_of<W> &b, const uint32_t *key,
+                                  const uint32_t *rest) {
+    const sort_packing &pack = b.pack;
+    for (int i = b.thread; i < b.pieces.count; i += b.used) {
+        uint32_t mine = key[i], mine_rest = rest[sort_number_of(pack, mine)];
+        int begin = i, end = i + 1, to = i;
+        while (begin > 0 && sort_same(pack, key[begin - 1], mine)) {
+            to -= rest[sort_number_of(pack, key[--begin])] > mine_rest;
+        }
+        while (end < b.pieces.count && sort_same(pack, key[end], mine)) {
+            to += rest[sort_number_of(pack, key[end++])] < mine_rest;
+        }
+        if (to != i) {
+            sort_write(b, to, sort_unpack(pack, mine, mine_rest), sort_unpack_row(pack, mine_rest));
+        }
+    }
+}
+
 // Makes keys that order the runs of keys with equal upper bits: number of the run | rest. The rest
 // of what is sorted takes the place of `rest`, which becomes a copy of key. Returns false if such a
 // key has more than 32 bits: nothing is changed then. Called by the
@@ -126,10 +161,10 @@ SPIRA_DEVICE void sort_put_runs(const sort_bucket_of<W> &b, const uint32_t *by_r
     }
 }
 
-// Sorts a bucket by packed keys. If any have the same upper bits, which are mostly equal words, it
-// sorts once more: by the number of the run, in place of the upper bits, and the rest. key, rest
-// [items * threads]. Returns false if that takes more than 32 bits: `key` is sorted by its upper
-// bits then.
+// Sorts a bucket by packed keys. Keys with the same upper bits, which are mostly equal words, are
+// then ordered one by one if they are few, else by sorting once more: by the number of their run,
+// in place of the upper bits, and the rest. key, rest [items * threads]. Returns false if that
+// takes more than 32 bits: `key` is sorted by its upper bits then.
 template <int items, typename W>
 SPIRA_DEVICE bool sort_by_numbers(sort_bucket_of<W> b, uint32_t *key, uint32_t *rest) {
     uint32_t mine[items];
@@ -149,6 +184,10 @@ SPIRA_DEVICE bool sort_by_numbers(sort_bucket_of<W> b, uint32_t *key, uint32_t *
         }
         const bool same = sort_put<items>(b, key, rest);
         if (!named_barrier_any(1, b.used, same)) {
+            return true;
+        }
+        if (!sort_has_long_runs<items>(b, key)) {
+            sort_short_runs(b, key, rest);
             return true;
         }
         if (!sort_number_runs(b, key, rest, mine)) {

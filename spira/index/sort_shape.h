@@ -24,6 +24,7 @@ enum {
     sort_bucket_threads = 128, // of a thread block of the last step
     sort_bucket_most = 16,     // keys of a thread of the last step
     sort_bucket_batch = 8,     // of which this many loads are in flight
+    sort_run_few = 4,          // keys with equal upper bits that are ordered one by one
 };
 
 // Samples that a thread of split ranks, and samples that a thread block of sample loads.
