@@ -133,10 +133,10 @@ RUN     := build/host_scan
 RUN_WHY := on the CPU, with $(CXX): there is no $(if $(NVCC),GPU,nvcc)
 endif
 
-# Without a network of the user's: the one that examples/torch/train.py trained, on a street that it has
+# Without a network of the user's: the one of examples/street.blob, on a street that its training has
 # not seen.
-STREET   = $(if $(strip $(if $(wildcard examples/street.blob),,none)$(NET)$(ONNX)$(WEIGHTS)$(findstring --net,$(ARGS))$(findstring --weights,$(ARGS))$(findstring \
-             --onnx,$(ARGS))),,--net SpUNet-small --weights examples/street.blob --voxel 0.1 --seed 119)
+STREET   = $(if $(strip $(NET)$(ONNX)$(WEIGHTS)$(findstring --net,$(ARGS))$(findstring --weights,$(ARGS))$(findstring \
+             --onnx,$(ARGS))),,--net SpUNet-small --weights examples/street.blob --voxel 0.1 --seed 114)
 RUN_ARGS = $(STREET) $(if $(SCAN),--scan '$(SCAN)') $(if $(VOXEL),--voxel '$(VOXEL)') \
            $(if $(NET),--net '$(NET)') $(if $(ONNX),--onnx '$(ONNX)') $(if $(WEIGHTS),--weights '$(WEIGHTS)') $(ARGS)
 

@@ -37,6 +37,26 @@ says() { # words...: each of them is there
     done
 }
 
+# The network that is shipped labels a street that training has not seen; with random weights it does
+# not. Five lines, and a picture.
+root=$(dirname "$0")/..
+iou() { # awk's comparison of the mean IoU with a number
+    awk -v found="$(sed -n 's/^mean IoU \([0-9.]*\):.*/\1/p' "$folder/said")" "BEGIN { exit !(found $1) }"
+    judge "the mean IoU is not $1" $?
+}
+street='--net SpUNet-small --voxel 0.1 --seed 114'
+run 0 $street --weights "$root/examples/street.blob"
+says "reference, not the product's speed" ', 0 entries of no layer' ' person 0.' 'picture:'
+iou '> 0.55'
+[ "$(wc -l <"$folder/said")" = 5 ]
+judge 'other than five lines' $?
+[ "$(od -An -tu1 -j16 -N4 "$folder/scan.png" | tr -d ' ')" = 004176 ] # 1200
+judge 'the width of the picture' $?
+[ "$(wc -c <"$folder/scan.png")" -lt 300000 ] && [ "$(wc -c <"$root/examples/street.blob")" -lt 2000000 ]
+judge 'the size of the picture or of the blob' $?
+run 0 $street
+iou '< 0.3'
+
 # Nothing for a terminal, a legend, and no kernel in the row of the dense map.
 run 0 --net VoxelBackBone8x --seed 3 --layers
 says 'weights: random (seed 3)' 'range: -54 -54 -5 to 54 54 3 m' 'voxel 0.075 0.075 0.2 m' \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/tensorrt/dry.c: a CUDA runtime that does nothing, to be preloaded: the test of the plugin
 // then passes every check of a frame without a GPU. It pretends to be an H100.
 #include <cuda_runtime_api.h>
