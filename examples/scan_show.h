@@ -25,7 +25,8 @@ template <typename W>
 static void caption(const side::job *job, const side::result<W> *r, const scan::labels_match *match,
                     bool known, scan::picture *picture) {
     const int first = picture->height - scan::picture_caption + 8, second = first + 28;
-    char text[400], iou[40] = "";
+    const bool random = !job->chosen->weights && !job->chosen->onnx;
+    char text[400], iou[64];
     uint8_t rgb[3];
     int x = 16;
     for (int c = 0; match && c < scan::scene_classes; ++c) {
@@ -37,11 +38,12 @@ static void caption(const side::job *job, const side::result<W> *r, const scan::
         x = scan::legend_colour(picture, x, first, rgb, i ? "largest values" : "smallest values");
     }
     if (!match) {
-        snprintf(text, sizeof text, "%s%s", job->chosen->net,
-                 job->chosen->weights || job->chosen->onnx ? "" : ", random weights");
+        snprintf(text, sizeof text, "%s%s", job->chosen->net, random ? ", random weights" : "");
         scan::legend_text(picture, x, first, text);
-    } else if (known) {
-        snprintf(iou, sizeof iou, "mean IoU %.3f   ",
+    }
+    const int said = snprintf(iou, sizeof iou, "%s", match && random ? "random weights   " : "");
+    if (match && known) {
+        snprintf(iou + said, sizeof iou - (size_t)said, "mean IoU %.3f   ",
                  scan::labels_mean_iou(match, scan::scene_classes));
     }
     time_text(r, text, sizeof text);
