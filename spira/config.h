@@ -16,6 +16,7 @@ typedef size_t uintptr_t;
 #define INT32_MAX 2147483647
 #define INT32_MIN (-INT32_MAX - 1)
 #define UINT32_MAX 4294967295u
+#define INT64_MAX 9223372036854775807ll
 #else
 #include <stddef.h>
 #include <stdint.h>

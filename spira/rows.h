@@ -7,6 +7,7 @@
 #ifndef SPIRA_ROWS_H
 #define SPIRA_ROWS_H
 
+#include "base/integer.h"
 #include "numeric.h"
 #include "status.h"
 
