@@ -17,6 +17,7 @@
 #include "spira/blob.h"
 #include "spira/conv.h"
 #include "spira/conv_grad.h"
+#include "spira/conv_i8.h"
 #include "spira/conv_pairs.h"
 #include "spira/dense.h"
 #include "spira/dense_grad.h"

@@ -9,6 +9,8 @@
 //
 // On the GPU the residual may be the output of a 1x1x1 convolution, without activation, that is
 // computed along with it: conv_shortcut.
+//
+// int8 layers have int8 features and weights and int32 sums: conv_i8.h has their formulas.
 #ifndef SPIRA_CONV_H
 #define SPIRA_CONV_H
 
@@ -86,7 +88,7 @@ struct conv_epilogue {
     const float *bias;    // [cout]
     const float *scale;   // [cout] batch norm: gamma / sqrt(var + eps)
     const float *shift;   // [cout] batch norm: beta - mean * scale
-    const void *residual; // [outputs, cout] of the output's type
+    const void *residual; // [outputs, cout] of the output's type (conv_quantisation: or another)
     activation act;
     float slope; // of activation_leaky
 };
@@ -100,6 +102,16 @@ struct conv_shape {
     int cin2;   // channels of the second source, 1 .. 4096, or 0 where there is none
     int cout;   // 1 .. 4096
     numeric type;
+};
+
+// How integers stand for numbers, and which formats the residual and the output have. All zero: a
+// floating-point layer whose residual and output have the format of its features.
+struct conv_quantisation {
+    const float *step; // [cout], > 0; int8 layers only: what one unit of the integer sums is worth
+    bool mixed;        // the residual and the output have the formats below, not shape.type
+    numeric residual_type, out_type; // without mixed, or without a residual: 0
+    float residual_scale;            // > 0, of an int8 residual: element * scale; others: 0
+    float out_inverse;               // > 0, of an int8 output: 1 / its scale; others: 0
 };
 
 // The order of weights before they are packed. Those of the layer are for its input gradient
@@ -133,7 +145,18 @@ struct conv_weights {
     void *packed;           // aligned to 256
     size_t packed_bytes;    //
     device_status *trouble; // device_flag_weights, with the index in `weight`; null: not recorded
+    // Of int8 layers alone: a weight w of source i is packed as conv_i8_weight(w, scale i, step).
+    // Recorded: weights that are not finite, and steps that are not positive numbers.
+    const float *step = nullptr;             // [cout]; the one of conv_args.quantisation
+    float scale_in = 0.0f, scale_in2 = 0.0f; // of the sources, > 0; scale_in2: 0 without a second
 };
+
+// A weight of an int8 layer, as an integer: the weight of an input channel whose elements are worth
+// `scale` each, in an output channel whose sums are worth `step` a unit. -127 .. 127; NaN: 0.
+SPIRA_BOTH int8_t conv_i8_weight(float weight, float scale, float step) {
+    const int8_t q = i8_from_float(float_divide(weight * scale, step));
+    return q < -127 ? (int8_t)-127 : q;
+}
 
 // The host's twin: records the weights that the format of the layer cannot hold.
 SPIRA_API status conv_weights_check(const conv_shape *s, const float *weight,
@@ -143,7 +166,7 @@ SPIRA_API status conv_weights_check(const conv_shape *s, const float *weight,
     SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);
     const int64_t total = (int64_t)s->volume * (s->cin + s->cin2) * s->cout;
     for (int64_t i = 0; i < total; ++i) {
-        if (!float_is_finite(numeric_operand(s->type, weight[i]))) {
+        if (!float_is_finite(weight[i]) || !float_is_finite(numeric_operand(s->type, weight[i]))) {
             device_status_note(trouble, device_flag_weights, (uint32_t)min_of(i, UINT32_MAX));
         }
     }
@@ -211,7 +234,7 @@ struct conv_shortcut {
     const void *in;      // [outputs, cin] of the convolution's type
     const void *in2;     // [outputs, cin2], or null where cin2 is 0
     const void *weights; // of conv_shortcut_pack, with the same shapes and device_info
-    const float *bias, *scale, *shift; // [cout]
+    const float *bias, *scale, *shift; // [cout]; int8: without scale, which the weights contain
 };
 
 // One convolution. A host struct, read during the call only. Arrays are in device memory; features
@@ -234,6 +257,7 @@ struct conv_args {
     // programmatically, it must release its dependents only after it has waited for its
     // predecessors (base/launch.cuh).
     bool programmatic;
+    conv_quantisation quantisation; // zero for most layers
 };
 
 // The shape of a convolution with one source.
@@ -265,14 +289,73 @@ SPIRA_BOTH float epilogue_apply(float sum, const conv_epilogue *e, int channel, 
     return float_is_nan(sum) ? sum : activation_apply(sum, e->act, e->slope);
 }
 
-SPIRA_API status conv_shape_check(const conv_shape *s) {
+// Products of int8 that an int32 sum has room for: each is at most 128 * 127.
+enum { conv_i8_products_max = INT32_MAX / (128 * 127) };
+
+SPIRA_BOTH int64_t conv_products(const conv_shape *s) {
+    return (int64_t)s->volume * (s->cin + s->cin2);
+}
+
+// Of functions that take int8, too.
+SPIRA_API status conv_shape_check_i8(const conv_shape *s) {
     SPIRA_REQUIRE(s, status_null_pointer, "shape", 0);
     SPIRA_TRY(size_check(s->volume, 1, kernel_volume_max, "shape.volume"));
     SPIRA_TRY(size_check(s->cin, 1, conv_channels_max, "shape.cin"));
     SPIRA_TRY(size_check(s->cin2, 0, conv_channels_max, "shape.cin2"));
     SPIRA_TRY(size_check(s->cout, 1, conv_channels_max, "shape.cout"));
+    if (s->type == numeric_i8) {
+        return size_check(conv_products(s), 1, conv_i8_products_max,
+                          "shape (volume * channels: int32 sums of int8)");
+    }
     SPIRA_REQUIRE(numeric_valid(s->type), status_unsupported, "shape.type", s->type);
     return status_success();
+}
+
+SPIRA_API status conv_shape_check(const conv_shape *s) {
+    SPIRA_TRY(conv_shape_check_i8(s));
+    SPIRA_REQUIRE(s->type != numeric_i8, status_unsupported, "shape.type (int8)", s->type);
+    return status_success();
+}
+
+// The formats of a layer's residual and output.
+SPIRA_BOTH numeric conv_residual_type(const conv_shape *s, const conv_quantisation *q) {
+    return q->mixed ? q->residual_type : s->type;
+}
+
+SPIRA_BOTH numeric conv_out_type(const conv_shape *s, const conv_quantisation *q) {
+    return q->mixed ? q->out_type : s->type;
+}
+
+// A scale of int8, or its inverse: a positive number where it is read, 0 elsewhere.
+SPIRA_API status conv_scale_check(float scale, bool read, const char *name) {
+    const bool positive = scale > 0 && float_is_finite(scale);
+    SPIRA_REQUIRE(read ? positive : float_bits(scale) == 0, status_unsupported, name, 0);
+    return status_success();
+}
+
+// A format that a residual or an output has; 0 where it is not read.
+SPIRA_API status conv_format_check(numeric type, bool read, const char *name) {
+    SPIRA_REQUIRE(read ? numeric_valid(type) || type == numeric_i8 : type == 0, status_unsupported,
+                  name, type);
+    return status_success();
+}
+
+// residual: whether the layer has one.
+SPIRA_API status conv_quantisation_check(const conv_shape *s, const conv_quantisation *q,
+                                         bool residual) {
+    SPIRA_REQUIRE(s, status_null_pointer, "shape", 0);
+    SPIRA_REQUIRE(q, status_null_pointer, "quantisation", 0);
+    SPIRA_REQUIRE(q->step || s->type != numeric_i8, status_null_pointer, "quantisation.step", 0);
+    SPIRA_REQUIRE(!q->step || s->type == numeric_i8, status_unsupported,
+                  "quantisation.step (of a layer that is not int8)", 0);
+    SPIRA_TRY(
+        conv_format_check(q->residual_type, q->mixed && residual, "quantisation.residual_type"));
+    SPIRA_TRY(conv_format_check(q->out_type, q->mixed, "quantisation.out_type"));
+    SPIRA_TRY(conv_scale_check(q->residual_scale,
+                               residual && conv_residual_type(s, q) == numeric_i8,
+                               "quantisation.residual_scale"));
+    return conv_scale_check(q->out_inverse, conv_out_type(s, q) == numeric_i8,
+                            "quantisation.out_inverse");
 }
 
 SPIRA_API status epilogue_check(const conv_epilogue *e) {

@@ -27,6 +27,11 @@ struct numeric_tag<numeric_bf16> {
     static constexpr numeric value = numeric_bf16;
     typedef __nv_bfloat16 element;
 };
+template <>
+struct numeric_tag<numeric_i8> {
+    static constexpr numeric value = numeric_i8;
+    typedef int8_t element;
+};
 
 // Returns body(numeric_tag<type>()). Where the caller names a format, code for that one alone is
 // compiled, and any other `type` is refused.
@@ -42,6 +47,9 @@ SPIRA_API status numeric_dispatch(numeric type, F body) {
             return body(numeric_tag<numeric_f16>());
         case numeric_bf16:
             return body(numeric_tag<numeric_bf16>());
+        case numeric_i8:
+            return status_make(status_unsupported, "type (int8 is compiled where it is named)",
+                               type);
         default:
             return status_make(status_unsupported, "type", type);
         }
@@ -74,6 +82,10 @@ __device__ __forceinline__ __half element_from_float<__half>(float f) {
 template <>
 __device__ __forceinline__ __nv_bfloat16 element_from_float<__nv_bfloat16>(float f) {
     return __float2bfloat16_rn(f);
+}
+template <>
+__device__ __forceinline__ int8_t element_from_float<int8_t>(float f) {
+    return i8_from_float(f);
 }
 
 // tf32: to nearest, ties away from zero, as cvt.rna does it; the bits are a float's.

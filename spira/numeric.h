@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/numeric.h: the number formats of features and weights, and their host conversions.
 //
-// Sums are fp32 in every format; a result is rounded once, to the storage type.
+// Sums are fp32 in every floating-point format; a result is rounded once, to the storage type. Sums
+// of int8 are int32, and exact: conv_i8.h.
 #ifndef SPIRA_NUMERIC_H
 #define SPIRA_NUMERIC_H
 
 #include "config.h"
 
+#include <math.h>
 #include <string.h>
 
 namespace spira {
@@ -16,18 +18,21 @@ enum numeric : int {
     numeric_tf32, // stored as float, rounded to 10 bits of fraction before the product
     numeric_f16,  // IEEE binary16
     numeric_bf16, // bfloat16
+    numeric_i8,   // int8; an element times the scale of its tensor is its value (symmetric)
 };
 
-// As a template argument: the format is chosen at run time, and code for all four is compiled.
+// As a template argument: the format is chosen at run time, and code for the four floating-point
+// formats is compiled. Code for int8 is compiled only where a caller names numeric_i8.
 constexpr numeric numeric_any = (numeric)-1;
 
+// Whether it is a floating-point format: most functions take no other.
 SPIRA_BOTH bool numeric_valid(numeric n) {
     return n >= numeric_f32 && n <= numeric_bf16;
 }
 
 // Bytes of one stored element.
 SPIRA_BOTH int numeric_size(numeric n) {
-    return n == numeric_f16 || n == numeric_bf16 ? 2 : 4;
+    return n == numeric_f16 || n == numeric_bf16 ? 2 : n == numeric_i8 ? 1 : 4;
 }
 
 // The largest finite number of a product's operand.
@@ -39,11 +44,11 @@ SPIRA_BOTH float numeric_largest(numeric n) {
 }
 
 SPIRA_API const char *numeric_name(numeric n) {
-    static const char *const names[] = {"fp32", "tf32", "fp16", "bf16"};
-    return numeric_valid(n) ? names[n] : "?";
+    static const char *const names[] = {"fp32", "tf32", "fp16", "bf16", "int8"};
+    return numeric_valid(n) || n == numeric_i8 ? names[n] : "?";
 }
 
-// The relative error of one rounding to the format (half a unit in the last place).
+// The relative error of one rounding to a floating-point format (half a unit in the last place).
 SPIRA_API double numeric_epsilon(numeric n) {
     static const double epsilon[] = {1.0 / (1 << 24), 1.0 / (1 << 11), 1.0 / (1 << 11),
                                      1.0 / (1 << 8)};
@@ -101,6 +106,20 @@ template <>
 SPIRA_HD inline float element_to_float<float>(float f) {
     return f;
 }
+template <>
+SPIRA_HD inline float element_to_float<int8_t>(int8_t i) { // in units of the tensor's scale
+    return (float)i;
+}
+
+// The type of the sums of products of elements.
+template <typename E>
+struct numeric_sum {
+    typedef float type;
+};
+template <>
+struct numeric_sum<int8_t> {
+    typedef int32_t type;
+};
 
 // Rounds to nearest, ties to even, keeping the top 32 - `drop` bits. NaN stays NaN.
 SPIRA_API uint32_t float_bits_rounded(uint32_t u, int drop) {
@@ -154,10 +173,23 @@ SPIRA_API float tf32_round(float f) {
     return float_from_bits((u + 0x1000u) & ~0x1fffu);
 }
 
-// What a value becomes when it is stored in the format (fp32 and tf32 are stored as fp32).
+// To nearest, ties to even, saturating: -128 .. 127. NaN becomes 0. The value is one in units of
+// the tensor's scale: i8_from_float(f * (1 / scale)).
+SPIRA_BOTH int8_t i8_from_float(float f) {
+#ifdef __CUDA_ARCH__
+    const int i = __float2int_rn(f);
+    return (int8_t)(i < -128 ? -128 : i > 127 ? 127 : i);
+#else
+    return float_is_nan(f) ? 0 : (int8_t)rintf(f < -128 ? -128.0f : f > 127 ? 127.0f : f);
+#endif
+}
+
+// What a value becomes when it is stored in the format (fp32 and tf32 are stored as fp32; int8: in
+// units of the tensor's scale).
 SPIRA_API float numeric_stored(numeric n, float f) {
     return n == numeric_f16    ? f16_to_float(f16_from_float(f))
            : n == numeric_bf16 ? bf16_to_float(bf16_from_float(f))
+           : n == numeric_i8   ? (float)i8_from_float(f)
                                : f;
 }
 
@@ -166,10 +198,11 @@ SPIRA_API float numeric_operand(numeric n, float f) {
     return n == numeric_tf32 ? tf32_round(f) : numeric_stored(n, f);
 }
 
-// Reads element i of an array stored in the format.
+// Reads element i of an array stored in the format; int8 in units of the tensor's scale.
 SPIRA_API float numeric_load(numeric n, const void *array, int64_t i) {
     return n == numeric_f16    ? f16_to_float(((const uint16_t *)array)[i])
            : n == numeric_bf16 ? bf16_to_float(((const uint16_t *)array)[i])
+           : n == numeric_i8   ? (float)((const int8_t *)array)[i]
                                : ((const float *)array)[i];
 }
 
@@ -179,6 +212,8 @@ SPIRA_API void numeric_store(numeric n, void *array, int64_t i, float f) {
         ((uint16_t *)array)[i] = f16_from_float(f);
     } else if (n == numeric_bf16) {
         ((uint16_t *)array)[i] = bf16_from_float(f);
+    } else if (n == numeric_i8) {
+        ((int8_t *)array)[i] = i8_from_float(f);
     } else {
         ((float *)array)[i] = f;
     }

@@ -100,6 +100,8 @@ SPIRA_API status conv_pack_shortcut(tag own, const conv_pack_request *r, cudaStr
 SPIRA_API status conv_pack_check(const conv_weights *w, size_t bytes) {
     SPIRA_REQUIRE(w, status_null_pointer, "weights", 0);
     SPIRA_TRY(pointer_check(w->weight, sizeof(float), "weight"));
+    SPIRA_REQUIRE(!w->step && w->scale_in == 0 && w->scale_in2 == 0, status_unsupported,
+                  "weights (step and scales of a layer that is not int8)", 0);
     SPIRA_TRY(workspace_check(w->packed, w->packed_bytes, bytes, "packed"));
     return w->trouble ? pointer_check(w->trouble, alignof(device_status), "trouble")
                       : status_success();

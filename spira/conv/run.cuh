@@ -52,6 +52,8 @@ SPIRA_API status conv_check(const device_info *gpu, const conv_args *a) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     SPIRA_TRY(conv_shape_check(&a->shape));
     SPIRA_TRY(epilogue_check(&a->epilogue));
+    SPIRA_TRY(conv_quantisation_check(&a->shape, &a->quantisation, a->epilogue.residual));
+    SPIRA_REQUIRE(!a->quantisation.mixed, status_unsupported, "quantisation.mixed", 0);
     const size_t element = (size_t)numeric_size(a->shape.type);
     SPIRA_TRY(pointer_check(a->in, element, "in"));
     if (a->shape.cin2) {

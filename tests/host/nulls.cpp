@@ -5,6 +5,7 @@
 
 #include "../../spira/blob.h"
 #include "../../spira/conv_grad.h"
+#include "../../spira/conv_i8.h"
 #include "../../spira/conv_pairs.h"
 #include "../../spira/dense_grad.h"
 #include "../../spira/downsample.h"
@@ -64,6 +65,10 @@ TEST(nulls_are_refused_by_host_functions) {
     REFUSES(blob_open);
     REFUSES(blob_write_end);
     REFUSES(conv_shape_check);
+    REFUSES(conv_quantisation_check);
+    REFUSES(conv_i8_steps_host);
+    REFUSES(conv_i8_weights_host);
+    REFUSES(conv_i8_host);
     REFUSES(conv_sum_host<float>);
     REFUSES(conv_host);
     REFUSES(conv_grad_weights_host);
