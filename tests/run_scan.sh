@@ -47,7 +47,7 @@ iou() { # awk's comparison of the mean IoU with a number
 street='--net SpUNet-small --voxel 0.1 --seed 114'
 run 0 $street --weights "$root/examples/street.blob"
 says "reference, not the product's speed" ', 0 entries of no layer' ' person 0.' 'picture:'
-iou '> 0.55'
+iou '> 0.91'
 [ "$(wc -l <"$folder/said")" = 5 ]
 judge 'other than five lines' $?
 [ "$(od -An -tu1 -j16 -N4 "$folder/scan.png" | tr -d ' ')" = 004176 ] # 1200
