@@ -468,7 +468,7 @@ def write_onnx(chosen, entries):
     except ValueError:
         extent = ()
     require(len(extent) == 3 and min(extent) > 0, "--extent: Z,Y,X in voxels")
-    data = onnx.file_of(chosen.network, {name: layers[name] for name in want}, extent)
+    data = onnx.file_of_network(chosen.network, {name: layers[name] for name in want}, extent)
     write_new(chosen.onnx, data)
     print(f"{chosen.onnx}: {len(want)} layers, {len(data)} bytes")
 

@@ -4,6 +4,7 @@
 # reads them. The wire format of protobuf is written here: a key, then a number or a length and bytes.
 import re
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -61,9 +62,10 @@ def value(name, shape):
 def fold(layer):
     """Weight [x, y, z, cin, cout] and bias with the batch norm in them, in double precision."""
     weight = layer["weight"].astype(np.float64)
-    bias = layer.get("bias", np.zeros(weight.shape[4])).astype(np.float64)
-    scale = layer.get("scale", np.ones(weight.shape[4])).astype(np.float64)
-    return weight * scale, bias * scale + layer.get("shift", 0)
+    vector = lambda kind, n: np.full(weight.shape[4], n) if layer.get(kind) is None else \
+        np.asarray(layer[kind], np.float64)
+    scale = vector("scale", 1.0)
+    return weight * scale, vector("bias", 0.0) * scale + vector("shift", 0.0)
 
 
 def form(name):
@@ -74,13 +76,34 @@ def form(name):
     return stage and ((2, 2, 2), (1, 1, 0 if stage[1] == "4" else 1))
 
 
+def rows_of(network, layers):
+    """The table of one of NETWORKS. layers: name -> {kind: array}, in the order of the network."""
+    rows, identity = [], None
+    for name, arrays in layers.items():
+        identity = rows[-1] if name.endswith(".conv1") else identity
+        strided, second = form(name), name.endswith(".conv2")
+        stride, padding = strided or ((1, 1, 1), (0, 0, 0))
+        rows.append(SimpleNamespace(
+            op="conv", name=name, sources=rows[-1:] or [None], act="relu", stride=stride,
+            padding=padding, dilation=(1, 1, 1), expand=bool(strided), transposed=False,
+            has_residual=second, residual=identity if second else None,
+            **{kind: arrays.get(kind) for kind in ("weight", "bias", "scale", "shift")}))
+    rows.append(SimpleNamespace(op="dense", sources=rows[-1:], transposed=False))
+    return rows
+
+
 class Writer:
-    """The nodes so far; the set and its extent [3] along spira's axes."""
+    """The nodes so far.
+
+    axes    the file's, as spira's
+    sets    of each row of the table, or None for the input: (number, extent along spira's axes)
+    tensors of each row or None: the name of what it makes
+    """
 
     def __init__(self, axes, extent):
-        self.text, self.count, self.kinds = b"", 0, {}
-        self.axes, self.extent, self.level = axes, extent, 0
-        self.tensor = "0"
+        self.text, self.count, self.kinds, self.axes = b"", 0, {}, axes
+        self.sets, self.tensors = {id(None): (0, tuple(extent))}, {id(None): "0"}
+        self.back, self.layers = [], 0 # the strided rows that an inverse one leads back from
 
     def add(self, op, inputs, kind, **attributes):
         self.count += 1
@@ -91,64 +114,88 @@ class Writer:
         return output
 
     def ordered(self, triple):
-        return [triple[axis] for axis in self.axes]
+        return [int(triple[axis]) for axis in self.axes]
 
-    def conv(self, name, layer, relu):
-        weight, bias = fold(layer)
+    def set_of(self, row, before, size):
+        """The set of a convolution, and the name of its kernel map: layers of one share it."""
+        number, extent = before
+        if row.transposed:
+            return self.sets[id(row.back.sources[0])], f"spconv{self.back.index(row.back)}"
+        if not row.expand:
+            kernel = "" if size == (3, 3, 3) and row.dilation == (1, 1, 1) else \
+                "_" + "_".join(str(n) for n in (*size, *row.dilation))
+            return before, f"subm{number}{kernel}"
+        extent = tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in
+                       zip(extent, size, row.stride, row.padding, row.dilation))
+        name = f"spconv{self.back.index(row)}" if row in self.back else ""
+        return (max(n for n, _ in self.sets.values()) + 1, extent), name
+
+    def conv(self, row):
+        weight, bias = fold(vars(row))
         size, (cin, cout) = weight.shape[:3], weight.shape[3:]
-        strided = form(name)
-        stride, padding = strided or ((1, 1, 1), tuple(n // 2 for n in size))
-        before, number = self.extent, self.kinds.get("conv", 0)
-        if strided:
-            self.level += 1
-            self.extent = [(n + 2 * p - k) // s + 1
-                           for n, k, s, p in zip(before, size, stride, padding)]
-        names = [f"spconv{number}.{what}" for what in ("weight", "bias")]
+        before = self.sets[id(row.sources[0])]
+        made, rulebook = self.set_of(row, before, size)
+        kept = not row.expand and not row.transposed
+        padding = tuple(n // 2 for n in size) if kept else row.padding
+        names = [f"spconv{self.layers}.{what}" for what in ("weight", "bias")]
+        self.layers += 1
         order = [4] + self.ordered((0, 1, 2)) + [3] # [cout, the file's axes, cin]
         self.text += tensor(names[0], weight.transpose(order)) + tensor(names[1], bias)
-        self.tensor = self.add(
-            "SparseConvolution", [self.tensor, *names], "conv",
-            activation="ReLU" if relu else "None", dilation=(1, 1, 1), groups=1,
-            in_channels=int(cin), input_spatial_shape=self.ordered(before), inverse=0,
-            kernel_size=self.ordered(size), ndim=3, out_channels=int(cout), output_bound=200000,
-            output_precision="fp16", output_spatial_shape=self.ordered(self.extent),
-            padding=self.ordered(padding), precision="fp16",
-            rulebook="" if strided else f"subm{self.level}", stride=self.ordered(stride),
-            subm=int(not strided), transposed=0)
+        relu = row.act == "relu" and not row.has_residual
+        output = self.add(
+            "SparseConvolution", [self.tensors[id(row.sources[0])], *names], "conv",
+            activation="ReLU" if relu else "None", dilation=self.ordered(row.dilation), groups=1,
+            in_channels=int(cin), input_spatial_shape=self.ordered(before[1]),
+            inverse=int(row.transposed), kernel_size=self.ordered(size), ndim=3,
+            out_channels=int(cout), output_bound=200000, output_precision="fp16",
+            output_spatial_shape=self.ordered(made[1]), padding=self.ordered(padding),
+            precision="fp16", rulebook=rulebook, stride=self.ordered(row.stride), subm=int(kept),
+            transposed=0)
+        if row.has_residual:
+            output = self.add("Add", [output, self.tensors[id(row.residual)]], "add")
+            output = self.add("Relu", [output], "relu") if row.act == "relu" else output
+        self.sets[id(row)], self.tensors[id(row)] = made, output
+        return 1, int(cout)
 
-    def residual(self, identity):
-        self.tensor = self.add("Relu", [self.add("Add", [self.tensor, identity], "add")], "relu")
-
-    def dense(self, channels):
-        d, h, w = (int(n) for n in self.ordered(self.extent))
-        self.tensor = self.add("ScatterDense", [self.tensor], "scatter", format="zyx",
-                               input_spatial_shape=(d, h, w), output_shape=(1, channels, d, h, w))
+    def dense(self, row, channels):
+        """The dense map; returns its shape."""
+        d, h, w = self.ordered(self.sets[id(row.sources[0])][1])
+        output = self.add("ScatterDense", [self.tensors[id(row.sources[0])]], "scatter",
+                          format="zyx", input_spatial_shape=(d, h, w),
+                          output_shape=(1, channels, d, h, w))
         if self.axes == ZXY: # the rows of the map run along x of the points
-            self.tensor = self.add("Transpose", [self.tensor], "transpose", dims=(0, 1, 2, 4, 3))
+            output = self.add("Transpose", [output], "transpose", dims=(0, 1, 2, 4, 3))
             h, w = w, h
         shape = (1, channels * d, h, w)
-        self.tensor = self.add("Reshape", [self.tensor], "reshape", dims=shape)
+        self.tensors[id(row)] = self.add("Reshape", [output], "reshape", dims=shape)
         return shape
 
 
-def file_of(network, layers, extent):
-    """The bytes of a file. layers: name -> {kind: array}, in the order of the network; extent: z, y,
-    x of the points."""
+def file_of(rows, extent, cin, axes=ZYX):
+    """The bytes of a file.
+
+    rows    the table: objects with op ("conv" or "dense"), name, sources, residual and has_residual,
+            act, stride, padding, dilation, expand, transposed, weight, bias, scale and shift as of
+            spira.pytorch.trace.Layer; an inverse row also has `back`, the strided one
+    extent  x, y, z of the input
+    cin     values of a voxel
+    """
+    writer = Writer(axes, extent)
+    writer.back = [row.back for row in rows if row.transposed]
+    shape = 1, cin
+    for row in rows:
+        shape = writer.conv(row) if row.op == "conv" else writer.dense(row, shape[1])
+    graph = (field(2, "scn") + writer.text + field(11, value("0", (1, cin))) +
+             field(12, value(writer.tensors[id(rows[-1])], shape)))
+    return (field(1, 8) + field(2, "pytorch") + field(3, "1.9") + field(7, graph) +
+            field(8, field(1, "ai.onnx") + field(2, 11)))
+
+
+def file_of_network(network, layers, extent):
+    """The bytes of a file of one of NETWORKS. extent: z, y, x of the points."""
     axes = ZXY if network == "bevfusion" else ZYX
     along = [0, 0, 0]
     for at, axis in enumerate(axes):
         along[axis] = extent[at]
-    writer, identity = Writer(axes, along), None
-    for name, layer in layers.items():
-        if name.endswith(".conv1"):
-            identity = writer.tensor
-        writer.conv(name, layer, not name.endswith(".conv2"))
-        if name.endswith(".conv2"):
-            writer.residual(identity)
-    channels = layer["weight"].shape[4]
-    cin = next(iter(layers.values()))["weight"].shape[3]
-    shape = writer.dense(int(channels))
-    graph = (field(2, "scn") + writer.text + field(11, value("0", (1, cin))) +
-             field(12, value(writer.tensor, shape)))
-    return (field(1, 8) + field(2, "pytorch") + field(3, "1.9") + field(7, graph) +
-            field(8, field(1, "ai.onnx") + field(2, 11)))
+    rows = rows_of(network, layers)
+    return file_of(rows, along, int(rows[0].weight.shape[3]), axes)
