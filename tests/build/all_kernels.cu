@@ -31,6 +31,7 @@ struct any_arguments {
     conv_grad_bias_args bias_grad;
     row_gather_args gather;
     row_blend_args blend;
+    norm_args rows_norm;
     pool_args pool;
     pool_grad_args pool_grad;
     voxel_features_grad_args features_grad;
@@ -59,6 +60,9 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     interpolate_args<W> around = {};
     around.set = set;
     SPIRA_TRY(interpolate_find(&around, a->stream));
+    curve_args<W> along = {};
+    along.set = set;
+    SPIRA_TRY(curve_order(&along, a->memory, a->bytes, a->stream));
     prune_args<W> kept = {};
     kept.in = kept.out = set;
     SPIRA_TRY(prune(&kept, a->memory, a->bytes, a->stream));
@@ -126,6 +130,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         conv_grad_weight(&a->gpu, &a->weight_grad, a->memory, a->bytes, a->stream),
         conv_grad_bias(&a->gpu, &a->bias_grad, a->memory, a->bytes, a->stream),
         row_gather(&a->gather, a->stream),
+        norm(&a->rows_norm, a->stream),
         row_blend(&a->blend, a->stream),
         pool(&a->pool, a->stream),
         pool_grad(&a->pool_grad, a->stream),

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
+// tests/host/norm.cpp: norm.h against sums in double, and its kernel, run on the host, against the
+// host loop.
+#include "../support/emulate_numeric.h"
+
+inline float __fsqrt_rn(float a) {
+    return sqrtf(a);
+}
+
+#include "../support/norms.h"
+
+#include "../../spira/norm.cuh"
+
+using namespace spira;
+
+namespace {
+
+const norm_side by_kernel = {&memory_host, [](const norm_args *a) { return norm(a, nullptr); }};
+
+TEST(norm_emulated_random) {
+    norm_check_random(1, 40, &by_kernel);
+}
+
+// LayerNorm of (1, 2, 3, 6); RMSNorm of (3, 4); SiLU and GELU of a row that is normalised already.
+TEST(norm_worked_examples) {
+    const float row[] = {1, 2, 3, 6}, layer[] = {-1.069045f, -0.534522f, 0, 1.603567f};
+    const float pair[] = {3, 4}, rms[] = {0.848528f, 1.131371f};
+    const float signs[] = {-1, 1}, silu[] = {-0.2689414f, 0.7310586f};
+    const float gelu[] = {-0.1586553f, 0.8413447f};
+    const struct {
+        const float *in, *out;
+        int channels;
+        norm_kind kind;
+        activation act;
+    } cases[] = {{row, layer, 4, norm_layer, activation_none},
+                 {pair, rms, 2, norm_rms, activation_none},
+                 {signs, silu, 2, norm_layer, activation_silu},
+                 {signs, gelu, 2, norm_layer, activation_gelu}};
+    const int32_t count = 1;
+    for (const auto &one : cases) {
+        norm_args a = {};
+        float out[4];
+        a.in = one.in;
+        a.channels = one.channels;
+        a.kind = one.kind;
+        a.epsilon = 1e-6f;
+        a.act = one.act;
+        a.count = &count;
+        a.capacity = 1;
+        a.out = out;
+        CHECK_OK(norm_host(&a));
+        for (int c = 0; c < one.channels; ++c) {
+            CHECK(fabsf(out[c] - one.out[c]) < 2e-6f);
+        }
+    }
+}
+
+// Numbers that are none stay in their row.
+TEST(norm_special_values_stay_in_their_rows) {
+    random_state r = random_make(2);
+    for (const float odd : {NAN, INFINITY, -INFINITY}) {
+        norm_problem p = norm_random(&r);
+        p.count = p.args.capacity = 3;
+        p.args.channels = 16;
+        p.args.type = numeric_f32;
+        p.in.assign(48, 0.5f);
+        p.residual.clear();
+        p.gain.clear();
+        p.shift.clear();
+        p.in[20] = odd;
+        const std::vector<char> out = norm_run(&p, &by_kernel);
+        for (int i = 0; i < 48; ++i) {
+            const float x = numeric_load(numeric_f32, out.data(), i);
+            CHECK(i / 16 == 1 || float_is_finite(x));
+        }
+        CHECK(float_is_nan(numeric_load(numeric_f32, out.data(), 20)));
+    }
+}
+
+TEST(norm_refuses) {
+    float in[4] = {}, out[4], gain[4];
+    int32_t count = 1;
+    norm_args good = {};
+    good.in = in;
+    good.channels = 4;
+    good.epsilon = 1e-5f;
+    good.gain = gain;
+    good.count = &count;
+    good.capacity = 1;
+    good.out = out;
+    CHECK_OK(norm_check(&good));
+    CHECK(norm(nullptr, nullptr).code == status_null_pointer);
+    const struct {
+        void (*spoil)(norm_args *);
+        status_code code;
+        const char *subject;
+    } bad[] = {
+        {[](norm_args *a) { a->in = nullptr; }, status_null_pointer, "in"},
+        {[](norm_args *a) { a->out = nullptr; }, status_null_pointer, "out"},
+        {[](norm_args *a) { a->count = nullptr; }, status_null_pointer, "count"},
+        {[](norm_args *a) { a->gain = (float *)((char *)a->gain + 1); }, status_alignment,
+         "gain, shift"},
+        {[](norm_args *a) { a->residual = (char *)a->in + 2; }, status_alignment, "residual"},
+        {[](norm_args *a) { a->channels = 0; }, status_bad_size, "channels"},
+        {[](norm_args *a) { a->channels = 4097; }, status_bad_size, "channels"},
+        {[](norm_args *a) { a->capacity = 0; }, status_bad_size, "capacity"},
+        {[](norm_args *a) { a->epsilon = 0; }, status_bad_size, "epsilon"},
+        {[](norm_args *a) { a->epsilon = NAN; }, status_bad_size, "epsilon"},
+        {[](norm_args *a) { a->type = (numeric)9; }, status_unsupported, "type"},
+        {[](norm_args *a) { a->kind = (norm_kind)2; }, status_unsupported, "kind"},
+        {[](norm_args *a) { a->act = activation_count; }, status_unsupported, "act"},
+    };
+    for (const auto &one : bad) {
+        norm_args a = good;
+        one.spoil(&a);
+        const status s = norm(&a, nullptr);
+        CHECK(s.code == one.code && strstr(s.subject, one.subject) == s.subject);
+        CHECK(norm_host(&a).code == one.code);
+    }
+}
+
+} // namespace
