@@ -15,6 +15,7 @@
 #define SPIRA_SPIRA_CUH
 
 #include "spira/blob.h"
+#include "spira/choose.h"
 #include "spira/conv.h"
 #include "spira/conv_grad.h"
 #include "spira/conv_i8.h"
@@ -45,6 +46,7 @@
 
 #ifdef __CUDACC__
 
+#include "spira/choose.cuh"
 #include "spira/conv.cuh"
 #include "spira/conv_grad.cuh"
 #include "spira/conv_hybrid.cuh"

@@ -66,6 +66,12 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     prune_args<W> kept = {};
     kept.in = kept.out = set;
     SPIRA_TRY(prune(&kept, a->memory, a->bytes, a->stream));
+    choose_largest_args<W> largest = {};
+    largest.set = set;
+    SPIRA_TRY(choose_largest(&largest, a->memory, a->bytes, a->stream));
+    choose_members_args<W> members = {};
+    members.set = members.other = set;
+    SPIRA_TRY(choose_members(&members, a->stream));
     subdivide_args<W> children = {};
     children.in = children.out = set;
     SPIRA_TRY(subdivide(&children, a->memory, a->bytes, a->stream));

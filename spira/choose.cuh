@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
+// spira/choose.cuh: masks for `prune` on the GPU. What they are, and the host loops: choose.h.
+#ifndef SPIRA_CHOOSE_CUH
+#define SPIRA_CHOOSE_CUH
+
+#include "index/choose_write.cuh"
+
+namespace spira {
+
+// Bytes of scratch for choose_largest. Reads set.capacity alone.
+template <typename W>
+SPIRA_API status choose_largest_workspace(const choose_largest_args<W> *args, size_t *bytes) {
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    SPIRA_TRY(capacity_check(args->set.capacity, "set.capacity"));
+    workspace w = workspace_begin(nullptr);
+    choose_scratch s;
+    choose_carve(&w, args->set.capacity, &s);
+    *bytes = w.used;
+    return status_success();
+}
+
+// Chooses the voxels with the largest scores of each batch element.
+//
+// inputs   args: see choose_largest_args. `format` is the only format of scores that is compiled
+// outputs  args.mask: of each voxel up to the count. Of equal scores the first in the order of the
+//          set are chosen. NaN is never chosen
+//          args.trouble: device_flag_not_finite with the first row whose score is NaN;
+//          device_flag_capacity with a count above the capacity
+// errors   null or misaligned pointers; sizes; a workspace that is too small
+// scratch  choose_largest_workspace bytes, aligned to 256
+// Asynchronous, deterministic, equal to choose_largest_host.
+// cost     a radix sort of 33 bits and those of the batch: nine launches for one batch element
+template <typename W, numeric format = numeric_any>
+SPIRA_API status choose_largest(const choose_largest_args<W> *args, void *scratch,
+                                size_t scratch_bytes, cudaStream_t stream) {
+    size_t needed = 0;
+    SPIRA_TRY(choose_largest_check(args));
+    SPIRA_TRY(choose_largest_workspace(args, &needed));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    workspace w = workspace_begin(scratch);
+    choose_scratch s;
+    choose_carve(&w, args->set.capacity, &s);
+    return choose_largest_launch<W, format>(args, s, stream);
+}
+
+// Chooses the voxels that another set has (an intersection), or lacks (a difference). Unions:
+// join.cuh.
+//
+// inputs   args: see choose_members_args
+// outputs  args.mask: of each voxel of `set` up to the count
+//          args.trouble: device_flag_capacity with a count above its capacity
+// errors   null or misaligned pointers; sizes
+// Asynchronous, deterministic, equal to choose_members_host.
+// cost     one launch; a binary search for each voxel
+template <typename W>
+SPIRA_API status choose_members(const choose_members_args<W> *args, cudaStream_t stream) {
+    SPIRA_TRY(choose_members_check(args));
+    return kernel_launch(choose_members_kernel<W>,
+                         {(unsigned)ceil_div(args->set.capacity, choose_threads), choose_threads,
+                          stream, "choose_members"},
+                         *args);
+}
+
+} // namespace spira
+
+#endif
