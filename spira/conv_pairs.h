@@ -30,13 +30,15 @@ struct pairs_list {
 SPIRA_BOTH pairs_list pairs_list_of(const map_lists *pairs, int volume, pairs_sides sides,
                                     int32_t rows, int k) {
     const int mirror = volume - 1 - k;
-    if (sides == pairs_sides_one || k < mirror) {
-        return {map_lists_span(pairs, k), pairs->input, pairs->output};
+    const bool listed = sides == pairs_sides_one || k != mirror;
+    const bool turned = sides != pairs_sides_one && k > mirror;
+    pairs_list list = {{0, sides == pairs_sides_centre ? rows : 0}, nullptr, nullptr};
+    if (listed) { // without a return: loads behind one are no longer known as global, and wait
+        list.span = map_lists_span(pairs, turned ? mirror : k);
     }
-    if (k > mirror) {
-        return {map_lists_span(pairs, mirror), pairs->output, pairs->input};
-    }
-    return {{0, sides == pairs_sides_centre ? rows : 0}, nullptr, nullptr};
+    list.sources = !listed ? nullptr : turned ? pairs->output : pairs->input;
+    list.targets = !listed ? nullptr : turned ? pairs->input : pairs->output;
+    return list;
 }
 
 SPIRA_API status pairs_sides_check(const conv_shape *s, pairs_sides sides) {
