@@ -249,7 +249,8 @@ build/test_cublas build/bench_cublas: LIBS := -lcublas \
 EMULATED := $(patsubst tests/host/%.cpp,%.o,$(shell grep -l 'emulate.*h"' $(HOST_TESTS)))
 $(foreach o,host sanitize fast_math,$(EMULATED:%=build/$o/%)): \
     STRICT += -Wno-unknown-pragmas -U_FORTIFY_SOURCE $(call accepted,-fno-extern-tls-init)
-$(EMULATED:%=build/host/%): STANDARD := $(if $(call accepted,-std=c++20),c++20,c++17)
+STRICTEST := $(if $(call accepted,-std=c++20),c++20,c++17)
+$(EMULATED:%=build/host/%): STANDARD := $(STRICTEST)
 
 # The PyTorch package includes spira as a user does.
 build/host/torch_norm.o build/sanitize/torch_norm.o: HOSTFLAGS += -I.
@@ -277,9 +278,9 @@ build/gpu_$(ARCH)/%.o: tests/gpu/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) \
 	      $(if $(PTX_ONLY),$(FRONT)) $(DEPENDS) -c $< -o $@)
 
-build/gpu_$(ARCH)/%.o build/race_$(ARCH)/%.o build/scan_%: HOST_LEVEL = $(if $(PTX_ONLY),-O0,-O1)
+build/gpu_$(ARCH)/%.o build/race_$(ARCH)/%.o build/scan/%.o: HOST_LEVEL = $(if $(PTX_ONLY),-O0,-O1)
 $(CHECK)/%.ok: HOST_LEVEL = -O0
-build/scan_%: LINES :=
+build/scan/%.o: LINES :=
 
 build/test_gpu: $(GPU_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)
 build/test_cublas: build/gpu_$(ARCH)/cublas.o build/gpu_$(ARCH)/shared_conv.o
@@ -310,7 +311,7 @@ build/test_gpu build/test_cublas build/test_calls build/test_race:
 	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call build_for,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
 
 # Binaries for another architecture are built again, and so are objects whose kernels were not.
-SCANS_BUILT := $(patsubst SIDE_FORMAT_%,build/scan_%,$(filter SIDE_FORMAT_%,$(.VARIABLES)))
+SCANS_BUILT := $(foreach f,fp16 bf16 tf32 fp32,build/scan_$f $(foreach p,1 2 3,build/scan/$f.$p.o))
 $(TESTS_BUILT) build/test_race $(GPU_BUILDS) $(SCANS_BUILT) build/tensorrt/libspira_tensorrt.so: build/arch_$(BUILT)
 $(if $(PTX_ONLY),,$(CUDA_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)): build/arch_$(BUILT)
 
@@ -326,9 +327,16 @@ SIDE_FORMAT_bf16 := numeric_bf16
 SIDE_FORMAT_tf32 := numeric_tf32
 SIDE_FORMAT_fp32 := numeric_f32
 
-build/scan_%: examples/scan.cu
+build/scan_%: build/scan/%.1.o build/scan/%.2.o build/scan/%.3.o
+	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call build_for,$(ARCH)) $(filter %.o,$^) -o $@)
+
+# build/scan/fp16.1.o: part 1
+build/scan/%.o: examples/scan.cu
 	$(call step,nvcc $< ($(BUILT)$(comma) $*),$(NVCC) $(NVCCFLAGS) $(SPLIT) $(call build_for,$(ARCH)) \
-	      -DSIDE_FORMAT=spira::$(SIDE_FORMAT_$*) $(DEPENDS) $< -o $@)
+	      -DSIDE_FORMAT=spira::$(SIDE_FORMAT_$(basename $*)) -DSCAN_PART=$(patsubst .%,%,$(suffix $*)) \
+	      $(DEPENDS) -c $< -o $@)
+
+.PRECIOUS: build/scan/%.o
 
 build/bench_%: bench/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) $< $(LIBS) -o $@)
@@ -339,6 +347,7 @@ build/fronts/%.ok: %.cu
 
 # The TensorRT plugin, and its test, which counts the calls of the CUDA runtime that the library makes.
 # TENSORRT: the folder of NvInfer.h
+TENSORRT ?= $(patsubst %/,%,$(dir $(firstword $(wildcard /usr/include/NvInfer.h /usr/include/*/NvInfer.h))))
 CUDART := $(if $(NVCC),$(abspath $(dir $(NVCC))../lib64))
 
 build/tensorrt/libspira_tensorrt.so: examples/tensorrt/plugin.cu
@@ -356,11 +365,28 @@ build/tensorrt/test: build/tensorrt/plugin.o build/host/harness.o
 build/tensorrt/libdry.so: tests/tensorrt/dry.c
 	$(call step,cc $<,$(CC) -O1 $(STRICT) -fPIC -shared -isystem $(CUDART)/../include $< -o $@)
 
+ifneq (,$(and $(NVCC),$(wildcard $(TENSORRT)/NvInfer.h)))
 tensorrt: build/tensorrt/libspira_tensorrt.so build/tensorrt/test build/tensorrt/libdry.so
+else
+tensorrt:
+	@echo 'make tensorrt TENSORRT=FOLDER: the folder of NvInfer.h, in TensorRT 10 or 11 (include/ of the' \
+	      'archive, or package libnvinfer-headers-dev). $(if $(NVCC),$(or \
+	      $(TENSORRT),/usr/include) has no NvInfer.h,It needs nvcc: NVCC=PATH).' >&2; exit 2
+endif
 
 # The same source, as plain C++.
 build/host_%: examples/%.cu
 	$(call step,c++ $<,$(CXX) $(FASTFLAGS) $(DEPENDS) -x c++ $< -o $@)
+
+# ... in parts: make run. The reader of .onnx files needs no optimisation.
+SCAN_PARTS := build/scan/host.1.o build/scan/host.2.o build/scan/host.32.o build/scan/host.64.o
+
+build/scan/host.%.o: examples/scan.cu
+	$(call step,c++ $< (part $*),$(CXX) $(FASTFLAGS) $(if $(filter 2,$*),-O0) -DSCAN_PART=$* $(DEPENDS) \
+	      -c -x c++ $< -o $@)
+
+build/host_scan: $(SCAN_PARTS)
+	$(call step,link $@,$(CXX) $(OPENMP) $^ -o $@)
 
 SANITIZE := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover
 
@@ -459,7 +485,7 @@ $(CHECK)/aarch64.ok: $(HOST_HEADERS) tests/support/test.h $(ARM_TESTS:%=tests/ho
 # those of all kernels.
 $(CHECK)/nvcc/%.ok: %
 	$(call attempt,$* alone under nvcc,$(call alone,cu) && \
-	      $(NVCC) -std=c++17 -Werror all-warnings -arch=compute_90a $(HASTY) $(FRONT) \
+	      $(NVCC) -std=c++17 -Werror all-warnings $(call ptx,90a) $(HASTY) $(FRONT) \
 	      $(DEPENDS) -ptx $(@:.ok=.cu) -o $(@:.ok=.ptx))
 
 # All kernels, down to machine code: fully optimised for sm_90a, whose spills are judged.

@@ -184,10 +184,8 @@ struct bench_options {
     const char *file[bench_files_most];
 };
 
-[[noreturn]] SPIRA_API void bench_usage(const char *program, const char *wrong) {
-    fprintf(
-        stderr,
-        "%s\n"
+SPIRA_API void bench_usage(const char *program) {
+    printf(
         "usage: %s [--voxel METRES] [--columns N] [--only CIN,COUT,K] [--dtype "
         "fp16|bf16|tf32|fp32]\n"
         "       [--dataflow os|ws|hybrid|all] [--threshold T|all] [--minuet B,C] [--sweep minuet]\n"
@@ -202,7 +200,14 @@ struct bench_options {
         "the parts of bench_net, --only (again for more) and --net choose. --quick takes fewer "
         "cases\n"
         "and replays, and no random scene. bench_tune writes its records to --out.\n",
-        wrong, program);
+        program);
+}
+
+// value: of the argument, or null: it has none
+[[noreturn]] SPIRA_API void bench_refuse(const char *program, const char *wrong,
+                                         const char *value) {
+    fprintf(stderr, "%s%s%s: not an option, or not a value of it\n%s --help lists them\n", wrong,
+            value ? " " : "", value ? value : "", program);
     exit(2);
 }
 
@@ -308,13 +313,17 @@ SPIRA_API bench_options bench_options_read(int argc, char **argv) {
     for (int i = 1; i < argc; ++i) {
         if (argv[i][0] != '-') {
             if (o.files == bench_files_most) {
-                bench_usage(argv[0], argv[i]);
+                fprintf(stderr, "%s: more than %d scans\n", argv[i], (int)bench_files_most);
+                exit(2);
             }
             o.file[o.files++] = argv[i];
         } else if (strcmp(argv[i], "--quick") == 0) {
             o.quick = bench_quick = true;
+        } else if (strcmp(argv[i], "--help") == 0) {
+            bench_usage(argv[0]);
+            exit(0);
         } else if (i + 1 == argc || !bench_option(&o, argv[i], argv[i + 1])) {
-            bench_usage(argv[0], argv[i]);
+            bench_refuse(argv[0], argv[i], i + 1 < argc ? argv[i + 1] : nullptr);
         } else {
             ++i;
         }

@@ -383,12 +383,10 @@ static int network_choose(choices *c, onnx::model *model, networks::network *net
         code = side::onnx_network(&c->common, model, net);
         code = code ? code : side::onnx_params(&c->common, model, net, plan, params);
         c->common.net = c->common.onnx;
-    } else if (networks::network_make(c->common.net, &c->common.sizes, net)) {
-        code = side::range_choose(&c->common, net);
-        code = code ? code : weights::params_new(&c->common, net, plan, params);
     } else {
-        fprintf(stderr, "--net %s: no such network, or --classes for one without\n", c->common.net);
-        return 2;
+        code = side::network_take(&c->common, net);
+        code = code ? code : side::range_choose(&c->common, net);
+        code = code ? code : weights::params_new(&c->common, net, plan, params);
     }
     spira::net_layer *last = &net->layers[net->count ? net->count - 1 : 0];
     if (!code && last->op != spira::net_dense && (c->channels_last || c->fp32)) {
@@ -446,26 +444,25 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
     return code;
 }
 
-static int usage(FILE *to) {
-    fprintf(to,
-            "usage: engine [--net NAME] [--channels N] [--classes N] [--voxel X[,Y,Z]]\n"
-            "              [--range X0,Y0,Z0,X1,Y1,Z1] [--columns N] [--indices xyz|bxyz|bzyx]\n"
-            "              [--type fp16|bf16|tf32|fp32] [--seed N] [--weights FILE]\n"
-            "              [--save-weights FILE] [--records FILE] [--voxels N] [--points N]\n"
-            "              [--onnx FILE] [--layout nchw|nhwc] [--map fp16|fp32]\n"
-            "              [--rounds N] PATH... | -\n"
-            "PATH: scans (.bin, .pcd, .ply, .npy ...: make run), or folders of them\n"
-            "-:    standard input names a scan in each line; with --voxels and --points\n"
-            "--onnx: a network of libspconv's or Autoware's dialect, with its weights\n"
-            "--layout, --map: of the dense map that a detector makes\n"
-            "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
-            "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1\n"
-            "--channels: values of a voxel; --classes: of SpUNet-v1m1\n"
-            "--voxel: edges in metres; three, and --range in metres, for detectors, from\n"
-            "         VoxelBackBone8x to VoxelNeXt-Large (those of nuScenes)\n"
-            "--voxels, --points: capacities; without them, those of the largest scan\n"
-            "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n");
-    return to == stdout ? 0 : 2;
+static int usage(void) {
+    printf("usage: engine [--net NAME] [--channels N] [--classes N] [--voxel X[,Y,Z]]\n"
+           "              [--range X0,Y0,Z0,X1,Y1,Z1] [--columns N] [--indices xyz|bxyz|bzyx]\n"
+           "              [--type fp16|bf16|tf32|fp32] [--seed N] [--weights FILE]\n"
+           "              [--save-weights FILE] [--records FILE] [--voxels N] [--points N]\n"
+           "              [--onnx FILE] [--layout nchw|nhwc] [--map fp16|fp32]\n"
+           "              [--rounds N] PATH... | -\n"
+           "PATH: scans (.bin, .pcd, .ply, .npy ...: make run), or folders of them\n"
+           "-:    standard input names a scan in each line; with --voxels and --points\n"
+           "--onnx: a network of libspconv's or Autoware's dialect, with its weights\n"
+           "--layout, --map: of the dense map that a detector makes\n"
+           "NAME: %s\n"
+           "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n"
+           "--voxel: edges in metres; three, and --range in metres, for detectors, from\n"
+           "         VoxelBackBone8x to VoxelNeXt-Large (those of nuScenes)\n"
+           "--voxels, --points: capacities; without them, those of the largest scan\n"
+           "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n",
+           networks::network_names);
+    return 0;
 }
 
 // A count from 1 to `most`; false for anything else.
@@ -545,10 +542,10 @@ static bool parse(int argc, char **argv, choices *c) {
 int main(int argc, char **argv) {
     engine::choices c;
     if (side::help_asked(argc, argv)) {
-        return engine::usage(stdout);
+        return engine::usage();
     }
     if (!engine::parse(argc, argv, &c)) {
-        return engine::usage(stderr);
+        return side::arguments_refuse("engine");
     }
     networks::network *net = (networks::network *)calloc(1, sizeof *net);
     spira::net_plan *plan = (spira::net_plan *)calloc(1, sizeof *plan);
@@ -556,9 +553,6 @@ int main(int argc, char **argv) {
     float *params = nullptr;
     int code = engine::network_choose(&c, model, net, plan, &params);
     code = code ? code : engine::run_scans(&c, net, plan, params);
-    if (code == 2 && !net->count) { // there is no such network
-        engine::usage(stderr);
-    }
     free(params);
     delete model;
     free(plan);

@@ -50,12 +50,12 @@ struct arguments {
     int batch;
 };
 
-static int usage(FILE *to) {
-    fprintf(to, "usage: levels --net NAME --in VOXELS.npy --out FOLDER [--weights FILE.blob]\n"
-                "              [--seed N] [--save-weights FILE.blob] [--extent X,Y,Z]\n"
-                "              [--range X0,Y0,Z0,X1,Y1,Z1] [--voxel X[,Y,Z]]\n"
-                "              [--batch N] [--classes N] [--type fp16|bf16|tf32|fp32]\n");
-    return to == stdout ? 0 : 2;
+static int usage(void) {
+    printf("usage: levels --net NAME --in VOXELS.npy --out FOLDER [--weights FILE.blob]\n"
+           "              [--seed N] [--save-weights FILE.blob] [--extent X,Y,Z]\n"
+           "              [--range X0,Y0,Z0,X1,Y1,Z1] [--voxel X[,Y,Z]]\n"
+           "              [--batch N] [--classes N] [--type fp16|bf16|tf32|fp32]\n");
+    return 0;
 }
 
 static bool parse(int argc, char **argv, arguments *a) {
@@ -258,16 +258,15 @@ static spira::status fit(const arguments *a, const networks::network *net, const
 int main(int argc, char **argv) {
     arguments a;
     if (side::help_asked(argc, argv)) {
-        return usage(stdout);
+        return usage();
     }
     networks::network *net = (networks::network *)calloc(1, sizeof *net);
     if (!parse(argc, argv, &a)) {
-        return usage(stderr);
+        return side::arguments_refuse("levels");
     }
-    if (!rule_make(a.common.net, net) &&
-        !networks::network_make(a.common.net, &a.common.sizes, net)) {
-        fprintf(stderr, "--net %s: no such network, or --classes for one without\n", a.common.net);
-        return usage(stderr);
+    int code = rule_make(a.common.net, net) ? 0 : side::network_take(&a.common, net);
+    if (code) {
+        return code;
     }
     for (int i = 0; i < net->count; ++i) { // files have fp32
         const bool dense = net->layers[i].op == spira::net_dense;
@@ -276,9 +275,9 @@ int main(int argc, char **argv) {
     const bool metres = a.common.has_range || a.common.voxel[0] > 0;
     if (metres && (a.extent.x || !networks::network_ranged(net))) {
         fprintf(stderr, "--range, --voxel: for a network with a range, and without --extent\n");
-        return usage(stderr);
+        return 2;
     }
-    int code = side::range_choose(&a.common, net);
+    code = side::range_choose(&a.common, net);
     if (code) {
         return code;
     }

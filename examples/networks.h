@@ -70,8 +70,14 @@ struct network_sizes {
     int classes;  // of SpUNet-v1m1: 16, of SpUNet-small: 7, those of scene_street.h
 };
 
-// Finds a network by name. False if there is none, or if it is given classes and has none. Planning
-// refuses channels and classes that are too many.
+// The names that network_make knows.
+static constexpr char network_names[] =
+    "MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
+    "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1,\n"
+    "      SpUNet-small";
+
+// Finds a network by name. False if there is none, or if it is given classes and has none: then it
+// has layers. Planning refuses channels and classes that are too many.
 SPIRA_API bool network_make(const char *name, const network_sizes *sizes, network *n) {
     bool classes = false;
     if (!strcmp(name, "MinkUNet42")) {

@@ -3,20 +3,58 @@
 // voxelises it, runs a network with weights from a file or a seed, and draws the points in the
 // colours of their classes. Under nvcc it runs on the GPU and checks every layer against the host;
 // under a plain C++ compiler the host loops compute everything. `make run` builds and runs either.
-#include "networks.h"
-#include "scan_input.h"
+//
+// SCAN_PART: the part of the program that is compiled, so that cores can share them (Makefile): 1,
+// main; 2, the reader of .onnx files; 32 and 64, networks on words of these bits; 3, both of these.
+// Not defined: all.
+#ifndef SCAN_PART
+#define SCAN_HAS(part) 1
+#else
+#define SCAN_HAS(part) (SCAN_PART == part || (SCAN_PART == 3 && part >= 32))
+#endif
+
+#include "scan_side.h"
+
+int scan_run32(side::job *job);
+int scan_run64(side::job *job);
+// The network of --onnx and its parameters, which the caller frees; null after --list.
+int scan_onnx(const side::options *o, networks::network *net, spira::net_plan *plan,
+              float **params);
+
+#if SCAN_HAS(32) || SCAN_HAS(64)
+#include "scan_run.h"
+#endif
+
+#if SCAN_HAS(32)
+int scan_run32(side::job *job) {
+    return show::job_run<uint32_t>(job);
+}
+#endif
+
+#if SCAN_HAS(64)
+int scan_run64(side::job *job) {
+    return show::job_run<uint64_t>(job);
+}
+#endif
+
+#if SCAN_HAS(2)
 #include "scan_onnx.h"
+
+int scan_onnx(const side::options *o, networks::network *net, spira::net_plan *plan,
+              float **params) {
+    onnx::model *model = new onnx::model; // the layers of `net` live in it, as long as the program
+    const int code = side::onnx_network(o, model, net);
+    return code || o->list ? code : side::onnx_params(o, model, net, plan, params);
+}
+#endif
+
+#if SCAN_HAS(1)
 #include "scan_range.h"
 #include "scan_scene.h"
-#include "scan_show.h"
-#include "scan_side.h"
 #include "scan_weights.h"
 
-#include <stdlib.h>
-
-static int usage(FILE *to) {
-    fprintf(
-        to,
+static int usage(void) {
+    printf(
         "usage: scan [--scan FILE] [--net NAME] [--channels N] [--classes N]\n"
         "            [--voxel X[,Y,Z]] [--range X0,Y0,Z0,X1,Y1,Z1]\n"
         "            [--type fp16|bf16|tf32|fp32] [--picture FILE.png] [--seed N] [--no-check]\n"
@@ -26,16 +64,15 @@ static int usage(FILE *to) {
         "            [--columns N] [--indices xyz|bxyz|bzyx] [--onnx FILE [--list]]\n"
         "FILE: .bin (--columns 4 for KITTI's), .pcd.bin (nuScenes), .npy, .npz, .pcd, .ply, .las,\n"
         "      .xyz, .txt, .csv, .asc, .pts, .xyz32, .vox32; none: a street scene\n"
-        "NAME: MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
-        "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1,\n"
-        "      SpUNet-small\n"
+        "NAME: %s\n"
         "--voxel: edges in metres (0.05); three, and --range in metres, for detectors, from\n"
         "         VoxelBackBone8x to VoxelNeXt-Large (those of nuScenes)\n"
         "--onnx: a network of libspconv's or Autoware's dialect, with its weights, in place of "
         "--net and\n"
         "        --weights; --list prints its layers\n"
-        "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n");
-    return to == stdout ? 0 : 2;
+        "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n",
+        networks::network_names);
+    return 0;
 }
 
 static bool parse(int argc, char **argv, side::options *o) {
@@ -142,147 +179,28 @@ static spira::status cut(const networks::network *net, scan::scan_cloud *cloud) 
     return spira::status_success();
 }
 
-// How the tuning record of a layer cuts it; "rules" where it has no record.
-static const char *cut_text(const spira::tune_choice *c, char *text, size_t size) {
-    snprintf(text, size, c->tiles ? "%d.%d.%d" : "rules", c->tiles, c->slices, c->split);
-    return text;
-}
-
-template <typename W>
-static void print_layers(const side::job *job, const side::result<W> *r) {
-    const bool tuned = job->plan->device && job->record_count > 0;
-    printf("%-18s %-7s %8s %8s %4s %9s %8s %12s %9s%s\n", "layer", "stride", "in", "out", "K",
-           "pairs", "density", "channels", "ms", tuned ? "        cut" : "");
-    for (int i = 0; i < job->plan->layer_count; ++i) {
-        const spira::net_step *s = &job->plan->step[i];
-        const spira::net_layer *l = &job->plan->layers[i];
-        spira::triple stride = job->plan->set[s->set].stride;
-        int64_t out = r->voxels[s->set];
-        int64_t pairs = s->map < 0 ? out : r->pairs[s->map];
-        char text[2][40];
-        snprintf(text[0], sizeof text[0], stride.z == stride.x ? "%d" : "%d,%d,%d", stride.x,
-                 stride.y, stride.z);
-        if (s->shape.cin2) {
-            snprintf(text[1], sizeof text[1], "%d+%d-%d", s->shape.cin, s->shape.cin2, s->channels);
-        } else {
-            snprintf(text[1], sizeof text[1], "%d-%d", s->shape.cin, s->channels);
-        }
-        printf("%-18s %-7s %8d %8d", l->name, text[0], (int)r->voxels[s->source_set], (int)out);
-        if (spira::net_is_conv(l) || s->map >= 0) {
-            printf(" %4d %9lld %8.3f", s->shape.volume, (long long)pairs,
-                   out ? (double)pairs / ((double)out * s->shape.volume) : 0.0);
-        } else { // dense maps and joined sets have no kernel
-            printf(" %4s %9s %8s", "", "", "");
-        }
-        printf(" %12s", text[1]);
-        if (s->fused_into < 0) {
-            printf(" %9.3f", r->layer_ms[i]);
-        } else {
-            printf(" %9s", "fused"); // into the layer that adds it
-        }
-        if (tuned) {
-            printf(" %10s", cut_text(&s->choice, text[0], sizeof text[0]));
-        }
-        printf("\n");
-    }
-    printf("K: kernel offsets; pairs: elements of the kernel map with a source; "
-           "density: pairs / (out K)\n");
-}
-
-template <typename W>
-static void print_output(const side::job *job, const side::result<W> *r) {
-    const int last = job->plan->layer_count - 1;
-    const spira::net_run_args<W> run = {};
-    const spira::net_result<W> out = spira::net_output(job->plan, last, &run);
-    if (out.batch) {
-        printf("output: bird's-eye map [%d, %d, %d, %d]\n", out.batch, out.channels, out.height,
-               out.width);
-    } else {
-        printf("output: [%d voxels, %d]\n", (int)r->voxels[job->plan->step[last].set],
-               out.channels);
-    }
-}
-
-template <typename W>
-static void print_memory(const side::job *job, const side::result<W> *r) {
-    double mib = 1.0 / (1 << 20);
-    printf("points %d, voxels %d, coordinate word %d bits (%d used)\n", job->input.rows,
-           (int)r->voxels[0], job->layout.bits, spira::word_bits(&job->layout));
-    printf("memory %.1f MiB: sets and maps %.1f, features %.1f, parameters %.1f\n",
-           (double)(r->workspace_bytes + r->parameter_bytes) * mib,
-           (double)(r->workspace_bytes - r->feature_bytes) * mib, (double)r->feature_bytes * mib,
-           (double)r->parameter_bytes * mib);
-    printf("voxelise %.3f ms, index (coordinate sets and kernel maps) %.3f ms, features %.3f ms\n",
-           r->voxelize_ms, r->index_ms, r->features_ms);
-}
-
-// Prints the time, and on the GPU how well the host agrees. Returns whether it does.
-template <typename W>
-static bool print_time(const side::job *job, const side::result<W> *r) {
-    char text[400];
-    show::time_text(r, text, sizeof text);
-    printf("time: %s", text);
-    if (r->graph_ms > 0) {
-        printf(", one CUDA graph from integer coordinates to features");
-    }
-    const bool good = !r->checked || r->worst <= 1.0;
-    if (r->checked) {
-        printf("; every output of %d layers against the host in double precision: largest error "
-               "%.3f of its bound, in %s: %s",
-               r->checked, r->worst, job->plan->layers[r->worst_layer].name,
-               good ? "good" : "WRONG");
-    }
-    printf("\n");
-    return good;
-}
-
-template <typename W>
-static int run(side::job *job) {
-    side::result<W> r = {};
-    spira::status s = side::run(job, &r);
-    if (spira::status_failed(s)) {
-        side::result_free(&r);
-        return side::fail("running the network", job->net, s);
-    }
-    if (job->chosen->layers) {
-        print_layers(job, &r);
-        print_memory(job, &r);
-    }
-    if (!show::is_street(job, job->plan->step[job->plan->layer_count - 1].channels)) {
-        print_output(job, &r);
-    }
-    const bool good = print_time(job, &r);
-    s = show::result_show(job, &r);
-    side::result_free(&r);
-    return spira::status_failed(s) ? side::fail("showing the result", job->net, s) : !good;
-}
-
 int main(int argc, char **argv) {
     side::options chosen;
     if (side::help_asked(argc, argv)) {
-        return usage(stdout);
+        return usage();
     }
     if (!parse(argc, argv, &chosen)) {
-        return usage(stderr);
+        return side::arguments_refuse("scan");
     }
     networks::network *net = (networks::network *)calloc(1, sizeof *net);
     spira::net_plan *plan = (spira::net_plan *)calloc(1, sizeof *plan);
-    onnx::model *model = new onnx::model; // the table of layers of --onnx lives in it
     float *params = nullptr;
     int code;
     if (chosen.onnx) {
-        code = side::onnx_network(&chosen, model, net);
+        code = scan_onnx(&chosen, net, plan, &params);
         if (chosen.list) {
             return code;
         }
-        code = code ? code : side::onnx_params(&chosen, model, net, plan, &params);
         chosen.net = chosen.onnx;
-    } else if (networks::network_make(chosen.net, &chosen.sizes, net)) {
-        code = side::range_choose(&chosen, net);
-        code = code ? code : weights::params_new(&chosen, net, plan, &params);
     } else {
-        fprintf(stderr, "--net %s: no such network, or --classes for one without\n", chosen.net);
-        return usage(stderr);
+        code = side::network_take(&chosen, net);
+        code = code ? code : side::range_choose(&chosen, net);
+        code = code ? code : weights::params_new(&chosen, net, plan, &params);
     }
     if (code) {
         return code;
@@ -326,7 +244,7 @@ int main(int argc, char **argv) {
     if (raw) {
         printf("values of a point: as in the file\n");
     }
-    code = job.layout.bits == 32 ? run<uint32_t>(&job) : run<uint64_t>(&job);
+    code = job.layout.bits == 32 ? scan_run32(&job) : scan_run64(&job);
     free(values);
     free(params);
     free(job.records);
@@ -334,6 +252,6 @@ int main(int argc, char **argv) {
     scan::scan_free(&cloud);
     free(plan);
     free(net);
-    delete model;
     return code;
 }
+#endif

@@ -7,7 +7,12 @@
 
 namespace scan {
 
-enum { legend_dot = 2, legend_letter = 6 * legend_dot, legend_height = 7 * legend_dot }; // pixels
+enum legend_sizes { // pixels
+    legend_dot = 2,
+    legend_letter = 6 * legend_dot,
+    legend_height = 7 * legend_dot,
+    legend_row = 2 * legend_height,
+};
 
 // Capital letters, digits, and some signs: 7 rows of 5 pixels, the leftmost in the highest bit.
 // Small letters are drawn as capitals; null for other characters.
@@ -74,13 +79,14 @@ SPIRA_API int legend_colour(picture *image, int x, int y, const uint8_t rgb[3], 
     return legend_text(image, x + legend_height + legend_dot * 3, y, word) + 2 * legend_letter;
 }
 
-// Draws a bar of 1, 10, 100 ... metres and its length. Returns the x behind it.
+// Draws a bar of 1, 2, 5, 10 ... metres, mostly 40 to 100 pixels, and its length. Returns the x
+// behind it.
 SPIRA_API int legend_scale(picture *image, int x, int y) {
     const uint8_t white[3] = {230, 230, 230};
     char text[24];
     int metres = 1;
-    while (metres < 1000000 && (float)metres * image->scale < 40) {
-        metres *= 10;
+    for (int step = 0; metres < 1000000 && (float)metres * image->scale < 40; ++step) {
+        metres = step % 3 == 1 ? metres / 2 * 5 : metres * 2; // 1 2 5 10
     }
     const int at[2] = {x, y + legend_height / 2 - legend_dot};
     const int size[2] = {(int)((float)metres * image->scale), 2 * legend_dot};

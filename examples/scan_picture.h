@@ -23,8 +23,8 @@ namespace scan {
 enum picture_limits {
     picture_width = 1200, // of the marks, pixels
     picture_height = 720,
-    picture_least = 840, // width of the caption
-    picture_caption = 64,
+    picture_least = 840,  // width of the caption
+    picture_caption = 92, // its height: three rows
     picture_colours = 20,
 };
 

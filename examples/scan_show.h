@@ -18,37 +18,37 @@ static void time_text(const side::result<W> *r, char *text, size_t size) {
              r->where);
 }
 
-// Writes under a picture what its colours mean, the scale, and the result.
+// Writes under a picture what its colours mean; the scale, whose weights, the result; the time.
 //
 // inputs:  match  of the classes of a street; null: colours are those of values
 template <typename W>
 static void caption(const side::job *job, const side::result<W> *r, const scan::labels_match *match,
                     bool known, scan::picture *picture) {
-    const int first = picture->height - scan::picture_caption + 8, second = first + 28;
+    const int row = picture->height - scan::picture_caption + 8;
     const bool random = !job->chosen->weights && !job->chosen->onnx;
-    char text[400], iou[64];
+    const char *folder = strrchr(job->chosen->net, '/'); // of an .onnx file
+    char text[400];
     uint8_t rgb[3];
     int x = 16;
     for (int c = 0; match && c < scan::scene_classes; ++c) {
         class_colour(true, c, rgb);
-        x = scan::legend_colour(picture, x, first, rgb, scan::scene_class_name(c));
+        x = scan::legend_colour(picture, x, row, rgb, scan::scene_class_name(c));
     }
     for (int i = 0; !match && !job->net->scores && i < 2; ++i) {
         scan::picture_height_colour((float)i, rgb);
-        x = scan::legend_colour(picture, x, first, rgb, i ? "largest values" : "smallest values");
+        x = scan::legend_colour(picture, x, row, rgb, i ? "largest values" : "smallest values");
     }
-    if (!match) {
-        snprintf(text, sizeof text, "%s%s", job->chosen->net, random ? ", random weights" : "");
-        scan::legend_text(picture, x, first, text);
-    }
-    const int said = snprintf(iou, sizeof iou, "%s", match && random ? "random weights   " : "");
+    x = scan::legend_scale(picture, 16, row + scan::legend_row);
+    snprintf(text, sizeof text, "   %.24s%s", folder ? folder + 1 : job->chosen->net,
+             random ? ", random weights" : "");
+    x = scan::legend_text(picture, x, row + scan::legend_row, text);
     if (match && known) {
-        snprintf(iou + said, sizeof iou - (size_t)said, "mean IoU %.3f   ",
+        snprintf(text, sizeof text, "   mean IoU %.3f",
                  scan::labels_mean_iou(match, scan::scene_classes));
+        scan::legend_text(picture, x, row + scan::legend_row, text);
     }
     time_text(r, text, sizeof text);
-    x = scan::legend_text(picture, scan::legend_scale(picture, 16, second), second, "   ");
-    scan::legend_text(picture, scan::legend_text(picture, x, second, iou), second, text);
+    scan::legend_text(picture, 16, row + 2 * scan::legend_row, text);
 }
 
 // Shows what was asked for of a set of voxels.

@@ -113,6 +113,26 @@ static inline bool help_asked(int argc, char **argv) {
     return false;
 }
 
+// Says, behind a message about the arguments, where the options are listed. Returns the exit code.
+static inline int arguments_refuse(const char *program) {
+    fprintf(stderr, "%s --help lists the options\n", program);
+    return 2;
+}
+
+// Takes the network that the options name. Returns 0 or the exit code.
+static inline int network_take(const options *o, networks::network *net) {
+    if (networks::network_make(o->net, &o->sizes, net)) {
+        return 0;
+    }
+    if (net->count) {
+        fprintf(stderr, "--classes is for SpUNet-v1m1 and SpUNet-small, not for %s\n", o->net);
+    } else {
+        fprintf(stderr, "--net %s: there is no such network.\nNAME: %s\n", o->net,
+                networks::network_names);
+    }
+    return 2;
+}
+
 // Returns the value of the option argv[*i] and moves *i to it; null, and a message, if it has none.
 static inline const char *option_value(int argc, char **argv, int *i) {
     if (*i + 1 == argc) {

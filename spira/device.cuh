@@ -8,9 +8,9 @@
 #include "status.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900 && !SPIRA_WGMMA && !defined(SPIRA_PLAIN_SM90)
-#pragma message "spira: sm_90 without 'a' has no Hopper kernels. Pass -gencode=arch="              \
-                "compute_90a,code=sm_90a (-arch=sm_90a compiles for both), or define "             \
-                "SPIRA_PLAIN_SM90 to silence this."
+#pragma message "spira: code for sm_90 without 'a' has no Hopper kernels. For H100 and H200 pass " \
+                "-gencode=arch=compute_90a,code=sm_90a: -arch=native compiles for plain sm_90 "    \
+                "alone, -arch=sm_90a for both. SPIRA_PLAIN_SM90, defined, silences this."
 #endif
 
 namespace spira {

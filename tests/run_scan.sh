@@ -98,7 +98,15 @@ says 'an extent of 939 x 1067 x 3, which VoxelBackBone8x cannot have' 'layer con
 run 2 --net VoxelNeXt --range 0,0,0,5e4,5e4,5e4 --voxel 0.01
 says 'do not fit a 64-bit word'
 run 2 --range 0,0,0,1,1
-says '--range does not take 0,0,0,1,1' 'usage: scan'
+says '--range does not take 0,0,0,1,1' 'scan --help lists the options'
+[ "$(wc -l <"$folder/said")" = 2 ]
+judge 'a message that is hidden by others' $?
+run 2 --net voxelnext
+says '--net voxelnext: there is no such network' 'VoxelNeXt, VoxelNeXt-Large' 'SpUNet-small'
+run 2 --net VoxelNeXt --classes 4
+says '--classes is for SpUNet-v1m1 and SpUNet-small, not for VoxelNeXt'
+run 0 --help
+says 'usage: scan' 'NAME: MinkUNet42'
 run 2 --voxel -1
 says '--voxel does not take -1'
 

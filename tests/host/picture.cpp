@@ -2,6 +2,7 @@
 // tests/host/picture.cpp: the pictures of the examples. Writes to build/tmp.
 #include "../support/test.h"
 
+#include "../../examples/scan_legend.h"
 #include "../../examples/scan_picture.h"
 #include "../../examples/scan_png.h"
 #include "../../examples/scan_scene.h"
@@ -294,6 +295,28 @@ TEST(picture_tiles_squares) {
 }
 
 // One point in a thousand that is far off is not shown, and changes nothing else.
+// What stands under a picture is not clipped at the right: rows of the narrowest picture.
+TEST(picture_caption_fits) {
+    static uint8_t pixels[picture_least * picture_caption * 3];
+    const uint8_t rgb[3] = {1, 2, 3};
+    picture image = {picture_least, picture_caption, 0, pixels};
+    int x = 16;
+    for (int c = 0; c < scene_classes; ++c) {
+        x = legend_colour(&image, x, 8, rgb, scene_class_name(c));
+    }
+    CHECK(x <= picture_least);
+    for (image.scale = 40.0f; image.scale > 1e-4f; image.scale *= 0.7f) { // a bar for each size
+        CHECK(legend_scale(&image, 0, 8) - legend_text(&image, 0, 8, " 100000 m") <= 101);
+    }
+    image.scale = 0.7f;
+    x = legend_scale(&image, 16, 8);
+    x = legend_text(&image, x, 8, "   SparseResNet-Large, random weights   mean IoU 0.123");
+    CHECK(x <= picture_least);
+    CHECK(16 + legend_text(&image, 0, 8,
+                           "12345.6 s on the CPU: reference, not the product's speed") <=
+          picture_least);
+}
+
 TEST(picture_is_cropped) {
     picture_mark *marks = guarded_new<picture_mark>(1000);
     for (int i = 0; i < 1000; ++i) {
