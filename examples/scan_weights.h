@@ -32,7 +32,7 @@ SPIRA_API spira::status file_write(const char *path, const void *data, size_t by
 // Whether a blob has other parameters for a layer than the layer takes.
 SPIRA_API bool is_misfit(const spira::net_plan *plan, const spira::blob *blob, int layer) {
     bool misfit = false;
-    for (int kind = 0; kind < (int)spira::blob_kinds; ++kind) {
+    for (int kind = 0; kind < (int)spira::net_blob_kinds; ++kind) {
         misfit = misfit || spira::net_blob_misfit(plan, blob, layer, kind);
     }
     return misfit;

@@ -3,20 +3,28 @@
 // they are stored in files. Nothing here reads or writes files: the caller reads or maps one and
 // passes its bytes.
 //
-// The format, version 1. It is little-endian; the machine must be, too.
+// The format. It is little-endian; the machine must be, too. Version 2 has ranges (kinds 4 to 6);
+// blobs without any are of version 1.
 //
 //   header, 32 bytes                           index, `entries` records of 112 bytes
 //   at  size                                   at  size
 //    0  8  magic: "spirablb"                    0  64 name: ends with a zero, zeros behind it
-//    8  4  version: 1                          64  4  kind: 0 weight, 1 bias, 2 scale, 3 shift
-//   12  4  checksum of the bytes from 16 to    68  4  type: 0 fp32, 2 fp16, 3 bf16 (`numeric`)
-//          the end of the index                72  20 shape: five numbers, see below
+//    8  4  version: 1 or 2                     64  4  kind: 0 weight, 1 bias, 2 scale, 3 shift,
+//   12  4  checksum of the bytes from 16 to            4 range, 5 weight range, 6 input range
+//          the end of the index                68  4  type: 0 fp32, 2 fp16, 3 bf16 (`numeric`);
+//                                                     of ranges 0
+//                                              72  20 shape: five numbers, see below
 //   16  8  bytes of the blob, header included  92  4  checksum of the entry's data
 //   24  4  entries                             96  8  offset of the data from the blob's start
 //   28  4  bytes of a record: 112             104  8  bytes of the data
 //
 // A weight has the shape [size.x, size.y, size.z, cin, cout]; its data are [volume, cin, cout],
 // with offsets in the order of offset.h. A bias, scale or shift has the shape [1, 1, 1, 1, cout].
+//
+// Ranges are largest magnitudes, for int8 (net_blob_ranges): a range [1, 1, 1, 1, 1] is of what the
+// layer writes; an input range, likewise, of the network's input, in an entry of the first layer
+// that reads it; a weight range [1, 1, 1, 1, cout] of the weights of each output channel, 0 where
+// it is to be computed. A layer with a weight range computes in int8.
 //
 // The data follow the index, in the order of the index. Each entry starts at a multiple of 256
 // bytes; readers skip the gaps, writers fill them with zeros. The blob ends with the last entry's
@@ -35,6 +43,7 @@ namespace spira {
 
 enum {
     blob_version = 1,
+    blob_version_ranges = 2,
     blob_memory_alignment = 8,
     blob_alignment = 256,    // of each entry's data, from the start of the blob
     blob_name_bytes = 64,    // with the terminating zero
@@ -49,6 +58,9 @@ enum blob_kind : uint32_t {
     blob_bias,
     blob_scale,
     blob_shift,
+    blob_range,
+    blob_weight_range,
+    blob_input_range,
     blob_kinds, // their number
 };
 
@@ -126,8 +138,8 @@ SPIRA_API status blob_check_header(const void *memory, size_t bytes, blob_header
     memcpy(h, memory, sizeof *h);
     SPIRA_REQUIRE(!memcmp(h->magic, blob_magic(), sizeof h->magic), status_file_format,
                   "blob: it does not start with \"spirablb\"", 0);
-    SPIRA_REQUIRE(h->version == blob_version, status_file_format, "blob: an unsupported version",
-                  h->version);
+    SPIRA_REQUIRE(h->version == blob_version || h->version == blob_version_ranges,
+                  status_file_format, "blob: an unsupported version", h->version);
     SPIRA_REQUIRE(h->entry_bytes == sizeof(blob_entry), status_file_format,
                   "blob: the index records are not 112 bytes long", h->entry_bytes);
     SPIRA_REQUIRE(h->entries <= blob_entries_max, status_file_format,
@@ -165,8 +177,12 @@ SPIRA_API status blob_check_shape(const blob_entry *e, uint64_t most_bytes, int6
                   "blob entry: a shape without elements, or larger than the blob", at);
     for (int d = 0; d < 4; ++d) {
         SPIRA_REQUIRE(e->kind == blob_weight || e->shape[d] == 1, status_file_format,
-                      "blob entry: a bias, scale or shift that is not a vector", at);
+                      "blob entry: a bias, scale, shift or range that is not a vector", at);
     }
+    SPIRA_REQUIRE(e->kind < blob_range || e->type == numeric_f32, status_file_format,
+                  "blob entry: a range that is not fp32", at);
+    SPIRA_REQUIRE((e->kind != blob_range && e->kind != blob_input_range) || e->shape[4] == 1,
+                  status_file_format, "blob entry: a range of more than one number", at);
     return status_success();
 }
 
@@ -235,6 +251,8 @@ SPIRA_API status blob_open(const void *memory, size_t bytes, blob *b) {
     for (int i = 0; i < seen.entries; ++i) {
         SPIRA_TRY(blob_check_entry(&seen, i, &end));
         blob_entry e = blob_entry_of(&seen, i);
+        SPIRA_REQUIRE(e.kind < blob_range || h.version >= blob_version_ranges, status_file_format,
+                      "blob entry: a range in a blob of version 1", i);
         SPIRA_REQUIRE(blob_find_among(&seen, i, e.name, e.kind) < 0, status_file_format,
                       "blob entry: a repeated name and kind", i);
     }
@@ -268,11 +286,12 @@ SPIRA_API status blob_load(const blob *b, int i, float *values) {
 
 // Writes a blob entry by entry, or only counts its bytes.
 struct blob_writer {
-    char *base;   // null while only counting
-    size_t bytes; // of the memory
-    int entries;  // of the index
-    int added;    // entries so far
-    size_t used;  // bytes so far: index, gaps and data
+    char *base;       // null while only counting
+    size_t bytes;     // of the memory
+    uint32_t version; // that the entries need
+    int entries;      // of the index
+    int added;        // entries so far
+    size_t used;      // bytes so far: index, gaps and data
 };
 
 // Begins a blob.
@@ -290,6 +309,7 @@ SPIRA_API status blob_write_begin(void *memory, size_t bytes, int entries, blob_
     SPIRA_REQUIRE(!memory || bytes >= used, status_workspace, "memory", used);
     w->base = (char *)memory;
     w->bytes = bytes;
+    w->version = blob_version;
     w->entries = entries;
     w->added = 0;
     w->used = used;
@@ -344,6 +364,7 @@ SPIRA_API status blob_add(blob_writer *w, const char *name, blob_kind kind, nume
         e.checksum = blob_checksum(w->base + e.offset, (size_t)e.bytes);
         memcpy(w->base + blob_index_end(w->added), &e, sizeof e);
     }
+    w->version = kind < blob_range ? w->version : (uint32_t)blob_version_ranges;
     w->used = end;
     ++w->added;
     return status_success();
@@ -360,7 +381,7 @@ SPIRA_API status blob_write_end(blob_writer *w, blob *b) {
     SPIRA_REQUIRE(w->added == w->entries, status_bad_size, "entries", w->added);
     blob_header h = {};
     memcpy(h.magic, blob_magic(), sizeof h.magic);
-    h.version = blob_version;
+    h.version = w->version;
     h.bytes = w->used;
     h.entries = (uint32_t)w->entries;
     h.entry_bytes = sizeof(blob_entry);

@@ -41,7 +41,9 @@ struct dense_args {
     int channels;         // >= 1
     numeric type;         // of the features
     const void *features; // [voxels, channels] aligned to their element
-    numeric out_type;     // numeric_f16, numeric_bf16 or numeric_f32
+    numeric out_type;     // numeric_f16, numeric_bf16 or numeric_f32; of int8 features numeric_i8,
+                          // too
+    float scale;          // of int8 features where the map is none: element * scale; others: 0
     dense_order order;
     void *out;              // see above; aligned to its element; not `features`
     device_status *trouble; // in device memory; in host memory for dense_host
@@ -69,12 +71,12 @@ SPIRA_API status dense_elements(const expand_grid *grid, int batch, int channels
     return status_success();
 }
 
-// Bytes of a map, the same in both orders. out_type: fp16, bf16 or fp32.
+// Bytes of a map, the same in both orders. out_type: fp16, bf16, fp32 or int8.
 SPIRA_API status dense_bytes(const expand_grid *grid, int batch, int channels, numeric out_type,
                              size_t *bytes) {
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    SPIRA_REQUIRE(numeric_valid(out_type) && out_type != numeric_tf32, status_unsupported,
-                  "out_type", out_type);
+    SPIRA_REQUIRE((numeric_valid(out_type) && out_type != numeric_tf32) || out_type == numeric_i8,
+                  status_unsupported, "out_type", out_type);
     int64_t count;
     SPIRA_TRY(dense_elements(grid, batch, channels, &count));
     *bytes = (size_t)count * (size_t)numeric_size(out_type);
@@ -135,7 +137,12 @@ SPIRA_API status dense_check(const dense_args<W> *a) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     SPIRA_TRY(word_check<W>(a->layout));
     SPIRA_TRY(voxel_set_check(&a->set));
-    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
+    const bool i8 = a->type == numeric_i8;
+    SPIRA_REQUIRE(numeric_valid(a->type) || i8, status_unsupported, "type", a->type);
+    SPIRA_REQUIRE(i8 || a->out_type != numeric_i8, status_unsupported,
+                  "out_type (int8 of other features)", a->out_type);
+    SPIRA_REQUIRE(numeric_scale_good(a->scale, i8 && a->out_type != numeric_i8), status_unsupported,
+                  "scale", 0);
     SPIRA_REQUIRE(a->order == dense_channels_first || a->order == dense_channels_last,
                   status_unsupported, "order", a->order);
     size_t bytes = 0;
@@ -186,9 +193,14 @@ SPIRA_API status dense_host(const dense_args<W> *args) {
             continue;
         }
         for (int c = 0; c < args->channels; ++c) {
-            dense_copy_host(args->type, args->features, (int64_t)i * args->channels + c,
-                            args->out_type, args->out,
-                            dense_at(args->order, args->grid.extent, args->channels, cell, c));
+            const int64_t from = (int64_t)i * args->channels + c,
+                          to = dense_at(args->order, args->grid.extent, args->channels, cell, c);
+            if (args->scale > 0) {
+                numeric_store(args->out_type, args->out, to,
+                              args->scale * numeric_load(args->type, args->features, from));
+            } else {
+                dense_copy_host(args->type, args->features, from, args->out_type, args->out, to);
+            }
         }
     }
     return status_success();

@@ -61,7 +61,7 @@ SPIRA_API status join(const join_args<W> *args, void *scratch, size_t scratch_by
 // The features of a joined set: sums over the source rows of each voxel.
 //
 // inputs   args: see join_sum_args; rows and count of `join`. `format` is the only format that is
-//          compiled
+//          compiled; int8 only where it is named
 // outputs  args.out [count, channels]: sums in fp32, in the order of the rows (join.h), rounded
 //          once. Rows from the count on are not written
 // errors   null or misaligned pointers; sizes; `out` that is one of `in`
@@ -75,6 +75,8 @@ SPIRA_API status join_sum(const device_info *gpu, const join_sum_args *args, cud
     join_sum_task task;
     unsigned blocks;
     SPIRA_TRY(join_sum_task_make(args, args->in, args->out, &task, &blocks));
+    memcpy(task.scale, args->scale, sizeof task.scale);
+    task.out_inverse = args->out_inverse;
     return numeric_dispatch<format>(args->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
         return kernel_launch(

@@ -55,10 +55,12 @@ struct join_sum_args {
     const void *in[join_sets_max];   // of each set [voxels, channels], aligned to its element
     int32_t capacity[join_sets_max]; // of each set, as `join` had them
     int sets;
-    int channels;         // >= 1
-    numeric type;         // of `in` and `out`
-    join_rows rows;       // of join
-    const int32_t *count; // [1] voxels of the result
+    int channels;               // >= 1
+    numeric type;               // of `in` and `out`
+    float scale[join_sets_max]; // int8: of each set, whose features are element * scale; else 0
+    float out_inverse;          // int8: 1 / the scale of the result; else 0
+    join_rows rows;             // of join
+    const int32_t *count;       // [1] voxels of the result
     int32_t out_capacity;
     void *out; // [voxels, channels] aligned to its element; none of `in`
     // Programmatic dependent launch. The kernel before this one on the stream may write `in`, but
@@ -145,12 +147,14 @@ SPIRA_API status join_check(const join_args<W> *a) {
 }
 
 // The checks of what sums and their gradient have alike. A: join_sum_args, join_sum_grad_args.
+// i8: whether they may be int8
 template <typename A>
-SPIRA_API status join_sum_sizes_check(const A *a) {
+SPIRA_API status join_sum_sizes_check(const A *a, bool i8 = false) {
     int32_t total;
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     SPIRA_TRY(join_total(a->capacity, a->sets, &total));
-    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
+    SPIRA_REQUIRE(numeric_valid(a->type) || (i8 && a->type == numeric_i8), status_unsupported,
+                  "type", a->type);
     SPIRA_TRY(size_check(a->channels, 1, INT64_MAX, "channels"));
     SPIRA_TRY(size_check(a->out_capacity, 1, INT64_MAX, "out_capacity"));
     return status_success();
@@ -158,10 +162,13 @@ SPIRA_API status join_sum_sizes_check(const A *a) {
 
 // The checks of join_sum and join_sum_host.
 SPIRA_API status join_sum_check(const join_sum_args *a) {
-    SPIRA_TRY(join_sum_sizes_check(a));
+    SPIRA_TRY(join_sum_sizes_check(a, true));
     const size_t element = (size_t)numeric_size(a->type);
+    const bool i8 = a->type == numeric_i8;
     SPIRA_TRY(pointer_check(a->out, element, "out"));
+    SPIRA_REQUIRE(numeric_scale_good(a->out_inverse, i8), status_unsupported, "out_inverse", 0);
     for (int s = 0; s < a->sets; ++s) {
+        SPIRA_REQUIRE(numeric_scale_good(a->scale[s], i8), status_unsupported, "scale", s);
         SPIRA_TRY(pointer_check(a->in[s], element, "in"));
         SPIRA_REQUIRE(a->out != a->in[s], status_unsupported, "out (overlaps an input)", s);
     }
@@ -270,6 +277,11 @@ SPIRA_API status join_host(const join_args<W> *args, void *scratch, size_t scrat
     return status_success();
 }
 
+// A sum and one more term. scale: 0, or of the term's int8
+SPIRA_BOTH float join_sum_add(bool first, float sum, float x, float scale) {
+    return scale > 0 ? fmaf(x, scale, first ? 0.0f : sum) : first ? x : sum + x;
+}
+
 // The host loop of `join_sum` (join.cuh), on host memory.
 SPIRA_API status join_sum_host(const join_sum_args *args) {
     SPIRA_TRY(join_sum_check(args));
@@ -285,9 +297,10 @@ SPIRA_API status join_sum_host(const join_sum_args *args) {
                 const int set = join_set_of(bases, args->rows.order[i], &row);
                 const float x =
                     numeric_load(args->type, args->in[set], (int64_t)row * args->channels + c);
-                sum = i == begin ? x : sum + x;
+                sum = join_sum_add(i == begin, sum, x, args->scale[set]);
             }
-            numeric_store(args->type, args->out, v * args->channels + c, sum);
+            numeric_store(args->type, args->out, v * args->channels + c,
+                          args->out_inverse > 0 ? sum * args->out_inverse : sum);
         }
     }
     return status_success();

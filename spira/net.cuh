@@ -15,7 +15,7 @@
 //
 // A plan belongs to the GPU model that it was made for; others are refused by name. With a
 // `format`, functions compile code for it alone and refuse plans of another type. numeric_any: all
-// four.
+// four. numeric_i8: networks with int8 layers, whose others are fp16 (limits.type).
 #ifndef SPIRA_NET_CUH
 #define SPIRA_NET_CUH
 
@@ -64,18 +64,30 @@ SPIRA_API status net_plan_device(const device_info *gpu, const net_layer *layers
     return net_place_loaded(plan);
 }
 
-// The plan is for this GPU model, and for the format that the caller is compiled for.
-template <numeric format>
-SPIRA_API status net_plan_check(const device_info *gpu, const net_plan *p) {
+// The plan is for this GPU model.
+SPIRA_API status net_plan_gpu_check(const device_info *gpu, const net_plan *p) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
     SPIRA_REQUIRE(p->device, status_unsupported, "plan (made for the host)", 0);
     SPIRA_REQUIRE(device_info_equal(gpu, &p->gpu), status_unsupported,
                   "plan (made for another GPU model)", p->gpu.capability);
-    SPIRA_REQUIRE(format == numeric_any || p->limits.type == format, status_unsupported,
+    return status_success();
+}
+
+// And for the format that the caller is compiled for.
+template <numeric format>
+SPIRA_API status net_plan_check(const device_info *gpu, const net_plan *p) {
+    SPIRA_TRY(net_plan_gpu_check(gpu, p));
+    SPIRA_REQUIRE(format == numeric_any || p->limits.type == net_float<format>, status_unsupported,
                   "plan (of another type than the function is compiled for)", p->limits.type);
-    for (int i = 0; i < p->layer_count && format != numeric_any; ++i) {
-        if (p->step[i].type != format && p->layers[i].op != net_dense) {
+    for (int i = 0; i < p->layer_count; ++i) {
+        const numeric type = p->step[i].type;
+        const bool i8 = type == numeric_i8 || net_is_i8(&p->layers[i]);
+        if (i8 && format != numeric_i8) {
+            return net_fault("format (int8: of a function that is compiled for numeric_i8)", i);
+        }
+        if (format != numeric_any && !i8 && type != net_float<format> &&
+            p->layers[i].op != net_dense) {
             return net_fault("format (not the one that the function is compiled for)", i);
         }
     }
@@ -167,7 +179,7 @@ SPIRA_API status net_load_stored(const net_plan *plan, const void *loaded, size_
 template <typename W>
 SPIRA_API status net_index(const device_info *gpu, const net_plan *plan, const net_run_args<W> *run,
                            cudaStream_t stream) {
-    SPIRA_TRY(net_plan_check<numeric_any>(gpu, plan));
+    SPIRA_TRY(net_plan_gpu_check(gpu, plan));
     SPIRA_TRY(net_run_check(plan, true, run));
     return net_index_part(plan, net_part_all, run, stream);
 }
@@ -182,7 +194,7 @@ SPIRA_API status net_layer_run(const device_info *gpu, const net_plan *plan, int
     SPIRA_TRY(net_plan_check<format>(gpu, plan));
     SPIRA_TRY(net_run_check(plan, true, run));
     SPIRA_TRY(
-        net_features_check(run->features, plan->limits.type, run->loaded, workspace_alignment));
+        net_features_check(run->features, plan->input_type, run->loaded, workspace_alignment));
     SPIRA_REQUIRE(layer >= 0 && layer < plan->layer_count, status_bad_size, "layer", layer);
     const net_launch<W> a = {plan, layer, run, false, stream};
     return net_layer_start<format>(&a);
@@ -206,7 +218,7 @@ SPIRA_API status net_run(const device_info *gpu, const net_plan *plan, const net
     SPIRA_TRY(net_plan_check<format>(gpu, plan));
     SPIRA_TRY(net_run_check(plan, true, run));
     SPIRA_TRY(
-        net_features_check(run->features, plan->limits.type, run->loaded, workspace_alignment));
+        net_features_check(run->features, plan->input_type, run->loaded, workspace_alignment));
     int first = 0;
     if (run->side) {
         SPIRA_TRY(net_side_check(plan, run->side));

@@ -119,11 +119,35 @@ SPIRA_API status net_params_check(const net_plan *plan, const float *params) {
         if (at.weight >= 0) {
             SPIRA_TRY(conv_weights_check(&plan->step[i].shape, params + at.weight, &trouble[i]));
         }
+        for (int c = 0; at.step >= 0 && c < plan->step[i].shape.cout; ++c) {
+            if (!numeric_scale_good(params[at.step + c], true)) {
+                return net_fault("step (no positive number: see net_params_steps)", i);
+            }
+        }
     }
     return net_load_read(plan, trouble);
 }
 
-// Plans a network for the host loops, in fp32.
+// Computes the steps of the int8 layers from their weights (conv_i8_steps_host), in host memory.
+//
+// inputs   plan: by any planner; params [plan->params]
+// outputs  params: of each int8 layer its steps, from net_params.step on
+// errors   null pointers; status_layer: weights that are not finite
+SPIRA_API status net_params_steps(const net_plan *plan, float *params) {
+    SPIRA_REQUIRE(plan, status_null_pointer, "plan", 0);
+    SPIRA_TRY(pointer_check(params, sizeof *params, "params"));
+    for (int i = 0; i < plan->layer_count; ++i) {
+        const net_params at = net_params_of(plan, i);
+        if (at.step >= 0) {
+            const conv_i8_weights weights = net_i8_weights(plan, i, params + at.weight);
+            const status s = conv_i8_steps_host(&weights, nullptr, params + at.step);
+            SPIRA_TRY(status_failed(s) ? net_fault(s, i) : s);
+        }
+    }
+    return status_success();
+}
+
+// Plans a network for the host loops, in fp32 and, where layers say so, int8.
 //
 // inputs   layers [count]: must outlive the plan; layout: fitted to net_need and the scene
 // outputs  plan: plain data. A run needs plan->workspace_bytes of memory and plan->params floats of
@@ -145,7 +169,7 @@ SPIRA_API status net_plan_host(const net_layer *layers, int count, const word_la
     return net_check_strides<W>(plan);
 }
 
-// Runs a planned network on the host, in fp32: index, then features.
+// Runs a planned network on the host: index, then features.
 //
 // inputs   run: see net_run_args; its pointers are host memory
 // outputs  the features of kept layers (net_output); *run->trouble
@@ -154,7 +178,7 @@ SPIRA_API status net_plan_host(const net_layer *layers, int count, const word_la
 template <typename W>
 SPIRA_API status net_run_host(const net_plan *plan, const net_run_args<W> *run) {
     SPIRA_TRY(net_run_check(plan, false, run));
-    SPIRA_TRY(net_features_check(run->features, numeric_f32, run->loaded, sizeof(float)));
+    SPIRA_TRY(net_features_check(run->features, plan->input_type, run->loaded, sizeof(float)));
     SPIRA_TRY(net_index_host(plan, run));
     for (int i = 0; i < plan->layer_count; ++i) {
         SPIRA_TRY(net_layer_run_host(plan, i, run));
@@ -174,6 +198,7 @@ struct net_result {
                     // [batch, channels, height, width] or [batch, height, width, channels]
                     // (dense.h). Null if the plan does not keep the layer
     numeric type;   // of the features
+    float scale;    // of int8 features, whose values are element * scale; else 1
     int channels;   // dense outputs: those of the features times the depth
     int batch, height, width; // dense outputs; else 0
 };
@@ -190,6 +215,7 @@ SPIRA_API net_result<W> net_output(const net_plan *plan, int layer, const net_ru
     r.stride = plan->set[step->set].stride;
     r.features = net_is_kept(plan, layer) ? net_target(plan, layer, run) : nullptr;
     r.type = net_type_of(plan, layer);
+    r.scale = net_scale_of(plan, layer);
     r.channels = step->channels;
     r.batch = dense ? plan->limits.batch : 0;
     r.height = dense ? r.grid.extent.y : 0;

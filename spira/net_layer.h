@@ -53,13 +53,15 @@ enum net_rule : int {
                      // (expand.h). Stride 1 dilates the set
 };
 
-// The number format of a layer's features.
+// The number format of a layer's features. int8 is one that a layer computes in, see net.h: what it
+// reads is stored as int8.
 enum net_format : int {
     net_format_same, // net_limits.type. Of dense maps in a tf32 network: fp32
     net_format_f32,  // each is 1 + the `numeric`
     net_format_tf32,
     net_format_f16,
     net_format_bf16,
+    net_format_i8, // convolutions; dense maps: of int8 features
 };
 
 // A layer. Begin it with one of the functions below, or from zero: what is zero is not there. A
@@ -93,10 +95,13 @@ struct net_layer {
     dense_order order; // net_dense
     // Any layer.
     net_format format; // see net.h for what can be read and written together
-    bool keep;         // the features stay in the workspace until the next run; the last layer's
-                       // always do
-    int32_t capacity;  // voxels of the layer's set; 0: see net.h. The first layer of a set decides;
-                       // the others have the same, or 0
+    // The largest magnitude of the layer's features, where they are stored as int8: its scale is
+    // range / 127. Pooling has its source's.
+    float range;
+    bool keep;        // the features stay in the workspace until the next run; the last layer's
+                      // always do
+    int32_t capacity; // voxels of the layer's set; 0: see net.h. The first layer of a set decides;
+                      // the others have the same, or 0
 };
 
 SPIRA_API net_layer net_layer_make(const char *name, net_op op, int source) {
@@ -161,6 +166,7 @@ struct net_limits {
     int batch;        // batch indices are 0 .. batch - 1; 0: unknown. Dense outputs require it
     int channels;     // of the network's input
     numeric type;     // of the input, and of all layers without a format of their own
+    float range;      // likewise of the network's input, if int8 layers read it
     bool count_pairs; // also count the pairs of each map and offset
     bool keep_all;    // every layer keeps its features
     // The members below apply to device plans only. Records are read during planning and not kept.

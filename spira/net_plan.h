@@ -54,6 +54,7 @@ struct net_step {
     conv_shape shape; // others than convolutions: volume and channels
     int channels;     // of the output; dense outputs: channels * depth
     numeric type;     // of the output
+    float scale;      // of an int8 output: range / 127; else 0
     size_t features;  // bytes from the start of the workspace
     size_t feature_bytes;
     int last_use;   // last layer that reads the features; layer_count: they are kept
@@ -72,6 +73,8 @@ struct net_plan {
     int layer_count;
     net_limits limits;
     word_layout layout;
+    numeric input_type; // of the network's input: limits.type, or int8
+    float input_scale;  // of int8; else 0
     int sets, maps;
     net_set set[net_sets_max];
     net_map map[net_maps_max];
@@ -90,6 +93,7 @@ struct net_plan {
 // Where a layer's parameters start, in floats. -1: it has none of the kind.
 struct net_params {
     int64_t weight, bias, scale, shift;
+    int64_t step;    // int8 convolutions: of conv_quantisation (net_params_steps fills it)
     int64_t vectors; // end of the weights, where the others start
     int64_t end;
 };
@@ -129,7 +133,7 @@ struct net_side;
 template <typename W>
 struct net_run_args {
     voxel_set<W> input;     // set 0. Its capacity must equal limits.voxels
-    const void *features;   // [capacity, limits.channels] of limits.type
+    const void *features;   // [capacity, limits.channels] of plan->input_type
     const void *loaded;     // device: from net_load. Host: the fp32 parameters themselves
     device_status *trouble; // the caller clears it before the run and reads it after
     void *memory;           // workspace [bytes], aligned to 256

@@ -15,7 +15,8 @@ enum pool_kind : int {
 };
 
 // Local pooling over a kernel map. Start from zero and fill it by name; all is required. In host
-// memory for pool_host, where features are floats and `type` is not read.
+// memory for pool_host, where features are floats unless `type` is int8. int8 outputs have the
+// scale of the inputs.
 struct pool_args {
     pool_kind kind;
     numeric type; // of `in` and `out`
@@ -39,13 +40,14 @@ struct pool_global_args {
     void *out;      // [batches, channels], not `in`
 };
 
-// What all pooling has. A: arguments of pooling or of its gradient.
+// What all pooling has. A: arguments of pooling or of its gradient. i8: whether it takes int8
 template <typename A>
-SPIRA_API status pool_kind_check(const A *a) {
+SPIRA_API status pool_kind_check(const A *a, bool i8 = false) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     SPIRA_REQUIRE(a->kind == pool_max || a->kind == pool_average, status_unsupported, "kind",
                   a->kind);
-    SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
+    SPIRA_REQUIRE(numeric_valid(a->type) || (i8 && a->type == numeric_i8), status_unsupported,
+                  "type", a->type);
     SPIRA_TRY(size_check(a->channels, 1, INT64_MAX, "channels"));
     return status_success();
 }
@@ -74,7 +76,7 @@ SPIRA_API status pool_features_check(const A *a) {
 }
 
 SPIRA_API status pool_check(const pool_args *a) {
-    SPIRA_TRY(pool_kind_check(a));
+    SPIRA_TRY(pool_kind_check(a, true));
     SPIRA_TRY(pool_map_check(a));
     return pool_features_check(a);
 }
@@ -104,16 +106,18 @@ SPIRA_BOTH float pool_value(const pool_args &a, int64_t o, int64_t c) {
     return a.kind == pool_average && sources ? float_divide(value, (float)sources) : value;
 }
 
-// The host loop of `pool` (pool.cuh), on floats in host memory.
+// The host loop of `pool` (pool.cuh), on floats or int8 in host memory.
 SPIRA_API status pool_host(const pool_args *args) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     pool_args a = *args;
-    a.type = numeric_f32;
+    const bool i8 = a.type == numeric_i8;
+    a.type = i8 ? numeric_i8 : numeric_f32;
     SPIRA_TRY(pool_check(&a));
     const int64_t outputs = count_clamp(*a.count, a.capacity);
     for (int64_t o = 0; o < outputs; ++o) {
         for (int c = 0; c < a.channels; ++c) {
-            ((float *)a.out)[o * a.channels + c] = pool_value<float>(a, o, c);
+            numeric_store(a.type, a.out, o * a.channels + c,
+                          i8 ? pool_value<int8_t>(a, o, c) : pool_value<float>(a, o, c));
         }
     }
     return status_success();

@@ -11,7 +11,7 @@ namespace spira {
 // The features of the voxels from the values of their rows.
 //
 // format   numeric_any: chosen by args->type at run time. A caller that names the format compiles
-//          the code for that one alone, and must pass the same `type`
+//          the code for that one alone, and must pass the same `type`. int8 must be named
 // inputs, outputs, errors  as voxel_features_host; arrays in device memory. Another type than
 //          `format` is refused
 // Asynchronous, deterministic, bit-identical to voxel_features_host.

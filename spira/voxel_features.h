@@ -44,6 +44,7 @@ struct voxel_features_args {
     const word_layout *layout; // host memory; for voxel_append_centre
     float size[3], origin[3];  // of voxel_input; for voxel_append_centre
     numeric type;              // of the features
+    float inverse;             // int8: 1 / their scale; else 0
     void *features; // [capacity, voxel_features_channels()] of `type`, aligned to its element
 };
 
@@ -65,9 +66,9 @@ SPIRA_API status voxel_grid_check(const float size[3], const float origin[3]) {
     return status_success();
 }
 
-// What features and their gradient have alike.
+// What features and their gradient have alike. i8: whether they may be int8
 template <typename A>
-SPIRA_API status voxel_features_common_check(const A *args) {
+SPIRA_API status voxel_features_common_check(const A *args, bool i8 = false) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_REQUIRE(args->kind == voxel_feature_mean || args->kind == voxel_feature_first ||
                       args->kind == voxel_feature_max,
@@ -75,7 +76,8 @@ SPIRA_API status voxel_features_common_check(const A *args) {
     SPIRA_TRY(size_check(args->max_points, 0, INT64_MAX, "max_points"));
     SPIRA_REQUIRE(!(args->append & ~(unsigned)(voxel_append_centre | voxel_append_mean)),
                   status_unsupported, "append", args->append);
-    SPIRA_REQUIRE(numeric_valid(args->type), status_unsupported, "type", args->type);
+    SPIRA_REQUIRE(numeric_valid(args->type) || (i8 && args->type == numeric_i8), status_unsupported,
+                  "type", args->type);
     SPIRA_TRY(pointer_check(args->rows.order, alignof(int32_t), "rows.order"));
     SPIRA_TRY(pointer_check(args->rows.begin, alignof(int32_t), "rows.begin"));
     return size_check(args->channels, 1, INT32_MAX - 6, "channels");
@@ -83,7 +85,9 @@ SPIRA_API status voxel_features_common_check(const A *args) {
 
 template <typename W>
 SPIRA_API status voxel_features_check(const voxel_features_args<W> *args) {
-    SPIRA_TRY(voxel_features_common_check(args));
+    SPIRA_TRY(voxel_features_common_check(args, true));
+    SPIRA_REQUIRE(numeric_scale_good(args->inverse, args->type == numeric_i8), status_unsupported,
+                  "inverse", 0);
     SPIRA_TRY(pointer_check(args->values, alignof(float), "values"));
     SPIRA_TRY(pointer_check(args->features, (size_t)numeric_size(args->type), "features"));
     const int columns = args->append && args->channels < 3 ? 3 : args->channels;
@@ -214,7 +218,8 @@ SPIRA_API status voxel_features_host(const voxel_features_args<W> *args) {
                                    ? voxel_feature_value(*args, voxel_feature_mean, v, from.column)
                                    : 0.0f;
             numeric_store(args->type, args->features, v * channels + c,
-                          voxel_channel_end(*args, layout, v, from, value, mean));
+                          voxel_channel_end(*args, layout, v, from, value, mean) *
+                              (args->type == numeric_i8 ? args->inverse : 1.0f));
         }
     }
     return status_success();

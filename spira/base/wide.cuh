@@ -18,7 +18,7 @@ SPIRA_DEVICE To bytes_as(const From &from) {
     return to;
 }
 
-// Elements of a thread: 8 bytes, or a multiple of 16.
+// Elements of a thread: 4 or 8 bytes, or a multiple of 16.
 template <typename E, int count>
 struct wide_elements {
     E at[count];
@@ -34,6 +34,10 @@ template <typename E, int count>
 SPIRA_DEVICE uint32_t wide_word(const wide_elements<E, count> &from, int i) {
     if constexpr (sizeof(E) == 4) {
         return float_bits(from.at[i]);
+    } else if constexpr (sizeof(E) == 1) {
+        uint32_t word;
+        memcpy(&word, &from.at[4 * i], 4);
+        return word;
     } else {
         uint16_t low, high;
         memcpy(&low, &from.at[2 * i], 2);
@@ -42,11 +46,16 @@ SPIRA_DEVICE uint32_t wide_word(const wide_elements<E, count> &from, int i) {
     }
 }
 
-// Reads elements from memory that is aligned to 16 bytes.
+// Reads elements from memory that is aligned to all of them, or to 16 bytes.
 template <typename E, int count>
 SPIRA_DEVICE void wide_read(const E *from, wide_elements<E, count> &to) {
-    static_assert(sizeof to % 16 == 0, "wide: whole pieces of 16 bytes");
+    static_assert(sizeof to == 8 || sizeof to % 16 == 0, "wide: whole pieces of 16 bytes, or 8");
     uint32_t words[sizeof to / 4];
+    if constexpr (sizeof to == 8) {
+        const uint2 two = *(const uint2 *)from;
+        words[0] = two.x;
+        words[1] = two.y;
+    }
 #pragma unroll
     for (int i = 0; i < (int)sizeof to / 16; ++i) {
         const uint4 four = ((const uint4 *)from)[i];
@@ -62,7 +71,9 @@ SPIRA_DEVICE void wide_read(const E *from, wide_elements<E, count> &to) {
 // would divide a plain store.)
 template <typename E, int count>
 SPIRA_DEVICE void wide_write(const wide_elements<E, count> &from, E *to) {
-    if constexpr (sizeof from == 8) {
+    if constexpr (sizeof from == 4) {
+        __stcg((unsigned *)to, wide_word(from, 0));
+    } else if constexpr (sizeof from == 8) {
         __stcg((uint2 *)to, make_uint2(wide_word(from, 0), wide_word(from, 1)));
     } else {
         static_assert(sizeof from % 16 == 0, "wide: whole pieces of 16 bytes");

@@ -22,6 +22,8 @@
 #include "../numeric.cuh"
 #include "../search.h"
 
+#include <type_traits>
+
 namespace spira {
 
 enum {
@@ -92,15 +94,15 @@ SPIRA_DEVICE void dense_find(const dense_task<W> &task, int32_t count, int batch
     }
 }
 
-// The bits stay where both formats are the same; else one rounding.
+// The bits stay where both formats are the same; else one rounding. scale: of int8
 template <typename O, typename I>
-SPIRA_DEVICE O dense_value(I value, const O *) {
-    return element_from_float<O>(element_to_float(value));
-}
-
-template <typename O>
-SPIRA_DEVICE O dense_value(O value, const O *) {
-    return value;
+SPIRA_DEVICE O dense_value(I value, float scale) {
+    if constexpr (std::is_same_v<O, I>) {
+        return value;
+    } else {
+        const float f = element_to_float(value);
+        return element_from_float<O>(sizeof(I) == 1 ? f * scale : f);
+    }
 }
 
 // Reads up to 8 channels of a row; zeros for row -1 and behind the last channel.
@@ -121,7 +123,7 @@ SPIRA_DEVICE void dense_load(const I *features, int64_t row, int row_channels, i
 template <typename I, typename O>
 constexpr int dense_resident = 4;
 template <typename E>
-constexpr int dense_resident<E, E> = sizeof(E) == 2 ? 8 : 4;
+constexpr int dense_resident<E, E> = sizeof(E) <= 2 ? 8 : 4;
 
 // Channels first. Thread blocks: [batch, planes, tiles, chunks] with the threads of one plane or of
 // dense_planes.
@@ -177,7 +179,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_planes *dense_threads,
         wide_elements<O, dense_cells> out;
 #pragma unroll
         for (int i = 0; i < dense_cells; ++i) {
-            out.at[i] = dense_value(in[i].at[k], (const O *)nullptr);
+            out.at[i] = dense_value<O>(in[i].at[k], task.args.scale);
         }
         if (c + k >= task.args.channels) {
             break;
@@ -257,7 +259,7 @@ SPIRA_KERNEL void __launch_bounds__(dense_threads)
         dense_gather(task, rows + cell * extent.z, e, in);
 #pragma unroll
         for (int k = 0; k < dense_channels; ++k) {
-            out.at[k] = dense_value(in.at[k], (const O *)nullptr);
+            out.at[k] = dense_value<O>(in.at[k], task.args.scale);
         }
         wide_write_channels(out, (O *)task.args.out + (batch * cells + first + cell) * deep, deep,
                             e, task.wide_out);

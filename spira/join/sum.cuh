@@ -17,7 +17,8 @@ struct join_sum_task {
     void *set[join_sets_max]; // features of each set, or their gradients: null ones are not wanted
     void *out;                // those of the result
     int32_t bases[join_sets_max];
-    int channels, groups; // groups of join_channels
+    float scale[join_sets_max], out_inverse; // of int8
+    int channels, groups;                    // groups of join_channels
     join_rows rows;
     const int32_t *count;
     int32_t capacity;
@@ -65,18 +66,19 @@ SPIRA_KERNEL void __launch_bounds__(join_sum_threads)
     wide_elements<E, join_channels> row_of;
     for (int32_t r = begin; r < end; ++r) {
         int32_t row;
-        const E *in = (const E *)task.set[join_set_of(task.bases, task.rows.order[r], &row)];
+        const int set = join_set_of(task.bases, task.rows.order[r], &row);
+        const E *in = (const E *)task.set[set];
+        const float scale = sizeof(E) == 1 ? task.scale[set] : 0.0f;
         wide_read_channels(in + (int64_t)row * task.channels, task.channels, first, task.wide,
                            row_of);
 #pragma unroll
         for (int k = 0; k < join_channels; ++k) {
-            const float x = element_to_float(row_of.at[k]);
-            sum[k] = r == begin ? x : sum[k] + x;
+            sum[k] = join_sum_add(r == begin, sum[k], element_to_float(row_of.at[k]), scale);
         }
     }
 #pragma unroll
     for (int k = 0; k < join_channels; ++k) {
-        row_of.at[k] = element_from_float<E>(sum[k]);
+        row_of.at[k] = element_from_float<E>(sizeof(E) == 1 ? sum[k] * task.out_inverse : sum[k]);
     }
     wide_write_channels(row_of, (E *)task.out + voxel * task.channels, task.channels, first,
                         task.wide);

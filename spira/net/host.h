@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-// spira/net/host.h: builds the index of a plan and computes its layers with the host loops, in
-// fp32: the CPU path, and the reference for index.cuh and layers.cuh.
+// spira/net/host.h: builds the index of a plan and computes its layers with the host loops, in fp32
+// and int8: the CPU path, and the reference for index.cuh and layers.cuh.
 #ifndef SPIRA_NET_HOST_H
 #define SPIRA_NET_HOST_H
 
@@ -31,12 +31,17 @@ SPIRA_API status net_features_check(const void *features, numeric type, const vo
     return pointer_check(loaded, loaded_alignment, "run.loaded");
 }
 
-// Bytes of scratch that the host loops need for the sets.
+// Bytes of scratch that the host loops need for the sets, and then for the layers.
 template <typename W>
 SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
     net_run_args<W> none = {};
     none.input.capacity = p->set[0].capacity;
     *scratch = 0;
+    for (int i = 0; i < p->layer_count; ++i) {
+        const int64_t bytes =
+            net_op_call(p->layers[i].op, [&](auto op) { return net_op_scratch_host(op, p, i); });
+        *scratch = (size_t)max_of((int64_t)*scratch, bytes);
+    }
     return net_each_set(p, 1, p->sets, &none, [=](net_set_args<W> *a, net_derivation by) {
         size_t bytes = 0;
         SPIRA_TRY(by == net_set_expanded ? expand_host_workspace(&a->expand, &bytes)

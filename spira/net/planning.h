@@ -5,7 +5,7 @@
 #ifndef SPIRA_NET_PLANNING_H
 #define SPIRA_NET_PLANNING_H
 
-#include "ops.h"
+#include "i8.h"
 #include "parts.h"
 
 namespace spira {
@@ -57,6 +57,7 @@ SPIRA_API const char *net_foreign_member(const net_layer *l) {
         {net_member_epilogue, l->pairs != 0, "pairs (the operation has no tuning records)"},
         {net_member_axis, l->axis != join_axis_none, "axis (the operation has none)"},
         {net_member_order, l->order != dense_channels_first, "order (the operation has none)"},
+        {net_member_range, l->range != 0, "range (the operation has its source's, or none)"},
     };
     const unsigned has = net_members_of(l);
     for (const auto &m : members) {
@@ -80,8 +81,11 @@ SPIRA_API status net_check_layer(const net_plan *p, int i) {
     if (l->capacity < 0 || l->capacity > INT32_MAX / 2) {
         return net_fault("capacity (0 to 2^30 - 1)", i);
     }
-    if (l->format < net_format_same || l->format > net_format_bf16) {
+    if (l->format < net_format_same || l->format > net_format_i8) {
         return net_fault("format (an unknown one)", i);
+    }
+    if (!net_range_valid(l->range)) {
+        return net_fault("range (NaN, infinite or negative)", i);
     }
     return net_op_call(l->op, [&](auto op) { return net_op_check(op, p, i); });
 }
@@ -100,6 +104,8 @@ SPIRA_API status net_check_limits(const net_limits *limits) {
     SPIRA_TRY(capacity_check(limits->voxels, "limits.voxels"));
     SPIRA_TRY(size_check(limits->channels, 1, conv_channels_max, "limits.channels"));
     SPIRA_REQUIRE(numeric_valid(limits->type), status_unsupported, "limits.type", limits->type);
+    SPIRA_REQUIRE(net_range_valid(limits->range), status_unsupported,
+                  "limits.range (NaN, infinite or negative)", 0);
     SPIRA_REQUIRE(limits->overlap || !limits->overlap_early, status_unsupported,
                   "limits.overlap_early (without limits.overlap)", 0);
     SPIRA_REQUIRE(limits->shortcuts >= net_shortcuts_within &&
@@ -197,8 +203,8 @@ SPIRA_API void net_use(net_plan *p, int source, int reader) {
     }
 }
 
+// The shape and the lifetime of a layer.
 SPIRA_API status net_plan_layer(net_plan *p, int i) {
-    SPIRA_TRY(net_plan_index(p, i));
     SPIRA_TRY(net_plan_shape(p, i));
     const net_layer *l = &p->layers[i];
     net_step *step = &p->step[i];
@@ -235,8 +241,12 @@ SPIRA_API int net_find_shortcut(const net_plan *p, int layer) {
         return net_none;
     }
     const net_layer *l = &p->layers[s];
+    const numeric type =
+        p->step[layer].shape.type; // int8: the host's bits, which rounds a shortcut
+    const bool same = type != numeric_i8 && p->step[layer].type == type &&
+                      p->step[s].shape.type == type && p->step[s].type == type;
     const bool plain = net_is_conv(l) && p->step[s].map == net_none && l->act == activation_none &&
-                       p->step[s].type == p->step[layer].type && !l->residual.plus_two;
+                       same && !l->residual.plus_two;
     const bool kept =
         l->keep || (p->limits.keep_all && p->limits.shortcuts != net_shortcuts_hidden);
     return plain && !kept && !net_read_elsewhere(p, s, layer) ? s : (int)net_none;
@@ -280,6 +290,10 @@ SPIRA_API status net_plan_begin(const net_layer *layers, int count, const net_li
 SPIRA_API status net_plan_sets(const net_layer *layers, int count, const net_limits *limits,
                                bool device, net_plan *p) {
     SPIRA_TRY(net_plan_begin(layers, count, limits, device, p));
+    for (int i = 0; i < count; ++i) {
+        SPIRA_TRY(net_plan_index(p, i));
+    }
+    SPIRA_TRY(net_plan_formats(p));
     for (int i = 0; i < count; ++i) {
         SPIRA_TRY(net_plan_layer(p, i));
     }

@@ -25,14 +25,27 @@ SPIRA_API bool net_is_conv(const net_layer *l) {
 
 // The type of the features of a layer or of net_input.
 SPIRA_API numeric net_type_of(const net_plan *p, int layer) {
-    return layer < 0 ? p->limits.type : p->step[layer].type;
+    return layer < 0 ? p->input_type : p->step[layer].type;
 }
 
-// The format that a layer is to have. Host plans are fp32 throughout, whatever the layers say.
+// The scale of its features: 1 unless they are int8.
+SPIRA_API float net_scale_of(const net_plan *p, int layer) {
+    const float scale = layer < 0 ? p->input_scale : p->step[layer].scale;
+    return net_type_of(p, layer) == numeric_i8 ? scale : 1.0f;
+}
+
+// Whether a layer computes in int8.
+SPIRA_API bool net_is_i8(const net_layer *l) {
+    return l->format == net_format_i8;
+}
+
+// The floating-point format that a layer is to have. On the host it is fp32, whatever the layers
+// say.
 SPIRA_API numeric net_type_wanted(const net_plan *p, int layer) {
     const net_format format = p->layers[layer].format;
-    return format == net_format_same || !p->device ? p->limits.type
-                                                   : (numeric)(format - net_format_f32);
+    return format == net_format_same || format == net_format_i8 || !p->device
+               ? p->limits.type
+               : (numeric)(format - net_format_f32);
 }
 
 SPIRA_API bool net_triple_given(triple t) {

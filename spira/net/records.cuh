@@ -39,10 +39,10 @@ SPIRA_API status net_plan_record(const net_limits *limits, const device_info *gp
     return status_success();
 }
 
-// Applies the records of the limits to all convolutions.
+// Applies the records of the limits to all convolutions but those of int8, which have none.
 SPIRA_API status net_plan_choices(const net_limits *limits, const device_info *gpu, net_plan *p) {
     for (int i = 0; i < p->layer_count; ++i) {
-        if (net_is_conv(&p->layers[i])) {
+        if (net_is_conv(&p->layers[i]) && !net_is_i8(&p->layers[i])) {
             SPIRA_TRY(net_plan_record(limits, gpu, i, p));
         }
     }

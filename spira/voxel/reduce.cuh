@@ -198,6 +198,12 @@ SPIRA_DEVICE float voxel_reduce_crowded(const voxel_reduction &r, int column, vo
 
 // ---- the kernel ---------------------------------------------------------------------------------
 
+// A feature as it is stored.
+template <typename E, typename W>
+SPIRA_DEVICE E voxel_feature_element(const voxel_features_args<W> &a, float feature) {
+    return element_from_float<E>(sizeof(E) == 1 ? feature * a.inverse : feature);
+}
+
 // Whether channels need the mean besides the feature itself.
 template <voxel_feature kind, typename W>
 SPIRA_DEVICE bool voxel_features_means(const voxel_features_args<W> &a) {
@@ -264,8 +270,8 @@ voxel_features_crowded(const voxel_features_args<W> &a, const word_layout &layou
         const int entry = (int)threadIdx.x / r.width, own = from + (int)threadIdx.x % r.width;
         if (entry < s.entries) {
             const int64_t voxel = p.first + s.voxel[entry];
-            ((E *)a.features)[voxel * cut.channels + own] = element_from_float<E>(
-                voxel_channel_end(a, layout, voxel, voxel_channel_make(a, own), value, mean));
+            ((E *)a.features)[voxel * cut.channels + own] = voxel_feature_element<E>(
+                a, voxel_channel_end(a, layout, voxel, voxel_channel_make(a, own), value, mean));
         }
     }
 }
@@ -288,7 +294,7 @@ SPIRA_KERNEL void __launch_bounds__(voxel_threads, 2)
             mean = voxel_reduce_few<voxel_feature_mean>(values, a.columns, order, p.rows);
         }
         ((E *)a.features)[voxel * cut.channels + p.channel] =
-            element_from_float<E>(voxel_channel_end(a, layout, voxel, c, value, mean));
+            voxel_feature_element<E>(a, voxel_channel_end(a, layout, voxel, c, value, mean));
     }
     if (__syncthreads_or(crowded)) {
         voxel_features_crowded<kind, W, E>(a, layout, cut);

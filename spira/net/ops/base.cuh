@@ -1,13 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/ops/base.cuh: what an operation of a layer does on the GPU. `format` is the number
-// format that it is compiled for.
+// format that it is compiled for; numeric_i8: int8 and fp16, which layers beside int8 ones have.
 #ifndef SPIRA_NET_OPS_BASE_CUH
 #define SPIRA_NET_OPS_BASE_CUH
 
 #include "../../status.cuh"
 #include "base.h"
 
+#include <type_traits>
+
 namespace spira {
+
+template <numeric format>
+constexpr numeric net_float = format == numeric_i8 ? numeric_f16 : format;
+
+// Returns body(constant) of the format that an operation on features of a type is compiled for.
+template <numeric format, typename F>
+SPIRA_API status net_dispatch(numeric type, F body) {
+    if constexpr (format == numeric_i8) {
+        if (type == numeric_i8) {
+            return body(std::integral_constant<numeric, numeric_i8>());
+        }
+    }
+    return body(std::integral_constant<numeric, net_float<format>>());
+}
 
 // One layer of a run.
 //

@@ -21,6 +21,7 @@ enum net_member : unsigned {
     net_member_epilogue = 16, // bias, norm, residual, act, slope, and pairs
     net_member_axis = 32,
     net_member_order = 64,
+    net_member_range = 128,
 };
 
 // One source, no members of its own, no parameters; a row of the source's channels for each voxel
@@ -48,18 +49,34 @@ SPIRA_API status net_op_set(net_op_base, net_plan *p, int i, int *set) {
     return status_success();
 }
 
-// Fills step->type. Host plans are fp32 throughout. fp32 and tf32 are stored alike: an operation on
-// one reads features of the other.
+// What a layer requires of the features that it reads (i8.h). Those of its own are decided: int8 or
+// not.
+enum net_wish : unsigned {
+    net_wish_none, // it reads either
+    net_wish_float = 1,
+    net_wish_i8 = 2,
+    net_wish_small = 4, // it reads either, and int8 is less
+};
+
+// residual: of the features that it adds, not of its sources
+SPIRA_API unsigned net_op_wish(net_op_base, const net_plan *, int, bool residual) {
+    (void)residual;
+    return net_wish_float;
+}
+
+// Fills step->type, which says numeric_i8 before where i8.h has decided for int8. On the host
+// others are fp32. fp32 and tf32 are stored alike: an operation on one reads features of the other.
 SPIRA_API status net_op_type(net_op_base, net_plan *p, int i) {
     const numeric type = net_type_wanted(p, i);
     const net_reads reads = net_reads_of(&p->layers[i]);
     for (int layer : reads.layer) {
         const numeric from = layer == net_none ? type : net_type_of(p, layer);
-        if (from != type && (numeric_size(from) == 2 || numeric_size(type) == 2)) {
+        if (from != type && (numeric_size(from) == 2 || numeric_size(type) == 2) &&
+            from != numeric_i8) {
             return net_fault("format (another one than its source's: only dense maps convert)", i);
         }
     }
-    p->step[i].type = type;
+    p->step[i].type = p->step[i].type == numeric_i8 ? numeric_i8 : type;
     return status_success();
 }
 
@@ -76,7 +93,7 @@ SPIRA_API status net_op_shape(net_op_base, net_plan *p, int i) {
 // Where the parameters start. step->params and the shape are there.
 SPIRA_API net_params net_op_params(net_op_base, const net_plan *p, int i) {
     const int64_t at = p->step[i].params;
-    return {-1, -1, -1, -1, at, at};
+    return {-1, -1, -1, -1, -1, at, at};
 }
 
 // Rows of the features.
@@ -85,6 +102,11 @@ SPIRA_API int64_t net_op_rows(net_op_base, const net_plan *p, int i) {
 }
 
 // ---- a run on the host --------------------------------------------------------------------------
+
+// Bytes of scratch.
+SPIRA_API int64_t net_op_scratch_host(net_op_base, const net_plan *, int) {
+    return 0;
+}
 
 template <typename W>
 SPIRA_API status net_op_run_host(net_op_base, const net_plan *, int i, const net_run_args<W> *) {

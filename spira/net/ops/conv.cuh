@@ -74,7 +74,13 @@ SPIRA_API status net_op_run(net_op_conv, const net_launch<W> *a) {
     args.out = net_target(a->plan, a->layer, a->run);
     args.programmatic = a->programmatic;
     args.sizes = step->choice.tiles ? &sizes : nullptr;
-    return conv<format, true>(&a->plan->gpu, &args, a->stream);
+    args.quantisation = net_quantisation(
+        a->plan, a->layer,
+        (const float *)((const char *)a->run->loaded + step->vectors));
+    return net_dispatch<format>(step->shape.type, [&](auto own) {
+        constexpr numeric type = decltype(own)::value;
+        return conv<type, type != numeric_i8>(&a->plan->gpu, &args, a->stream);
+    });
 }
 
 SPIRA_API status net_op_packed_bytes(net_op_conv, const net_plan *p, int i, size_t *bytes) {
@@ -99,10 +105,20 @@ SPIRA_API status net_op_pack(net_op_conv, const net_plan *p, int i, const conv_w
                              cudaStream_t stream) {
     const net_step *step = &p->step[i];
     const conv_shape *s = &step->shape;
-    return step->fused_into == net_none
-               ? conv_weights_pack<format>(&p->gpu, s, weights, stream)
-               : conv_shortcut_pack<format>(&p->gpu, &p->step[step->fused_into].shape, s->cin,
-                                            s->cin2, weights, stream);
+    if (step->fused_into != net_none) {
+        return conv_shortcut_pack<net_float<format>>(&p->gpu, &p->step[step->fused_into].shape,
+                                                     s->cin, s->cin2, weights, stream);
+    }
+    conv_weights own = *weights;
+    if (s->type == numeric_i8) {
+        const conv_i8_weights scales = net_i8_weights(p, i, nullptr);
+        own.step = weights->weight + (net_op_params(net_op_conv(), p, i).step - step->params);
+        own.scale_in = scales.scale_in;
+        own.scale_in2 = scales.scale_in2;
+    }
+    return net_dispatch<format>(s->type, [&](auto type) {
+        return conv_weights_pack<decltype(type)::value>(&p->gpu, s, &own, stream);
+    });
 }
 
 } // namespace spira

@@ -3,14 +3,15 @@
 #ifndef SPIRA_NET_OPS_CONV_H
 #define SPIRA_NET_OPS_CONV_H
 
+#include "../../conv_i8.h"
 #include "base.h"
 
 namespace spira {
 
 struct net_op_conv : net_op_kernel {
     enum {
-        members =
-            net_member_source2 | net_member_channels | net_member_kernel | net_member_epilogue,
+        members = net_member_source2 | net_member_channels | net_member_kernel |
+                  net_member_epilogue | net_member_range,
     };
 };
 
@@ -34,13 +35,19 @@ SPIRA_API status net_op_check(net_op_conv, const net_plan *p, int i) {
     return l->pairs < 0 ? net_fault("pairs (a negative number)", i) : status_success();
 }
 
+SPIRA_API unsigned net_op_wish(net_op_conv, const net_plan *p, int i, bool residual) {
+    const bool i8 = net_is_i8(&p->layers[i]);
+    return residual ? (i8 ? net_wish_small : net_wish_none) : i8 ? net_wish_i8 : net_wish_float;
+}
+
 SPIRA_API status net_op_shape(net_op_conv, net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
     net_step *step = &p->step[i];
     SPIRA_TRY(net_op_shape(net_op_base(), p, i));
+    step->shape.type = net_is_i8(l) ? numeric_i8 : net_type_wanted(p, i);
     step->shape.cin2 = net_source_channels(p, net_number(l->source2));
     step->channels = step->shape.cout = l->channels;
-    const status good = conv_shape_check(&step->shape);
+    const status good = conv_shape_check_i8(&step->shape);
     if (status_failed(good)) {
         return net_fault(good, i);
     }
@@ -52,7 +59,7 @@ SPIRA_API status net_op_shape(net_op_conv, net_plan *p, int i) {
     return status_success();
 }
 
-// Weights, then what the layer has of bias, scale and shift.
+// Weights, then what the layer has of bias, scale, shift and step.
 SPIRA_API net_params net_op_params(net_op_conv, const net_plan *p, int i) {
     const net_layer *l = &p->layers[i];
     const conv_shape *s = &p->step[i].shape;
@@ -64,6 +71,8 @@ SPIRA_API net_params net_op_params(net_op_conv, const net_plan *p, int i) {
     at.scale = l->norm ? at.end : -1;
     at.shift = l->norm ? at.end + s->cout : -1;
     at.end += l->norm ? 2 * s->cout : 0;
+    at.step = net_is_i8(l) ? at.end : -1;
+    at.end += net_is_i8(l) ? s->cout : 0;
     return at;
 }
 
@@ -79,6 +88,77 @@ SPIRA_API conv_epilogue net_epilogue(const net_plan *p, int i, const float *vect
     return e;
 }
 
+// The formats of a layer's residual and output. vectors: as above
+SPIRA_API conv_quantisation net_quantisation(const net_plan *p, int i, const float *vectors) {
+    const net_step *step = &p->step[i];
+    const net_params at = net_op_params(net_op_conv(), p, i);
+    const int residual = net_number(p->layers[i].residual);
+    conv_quantisation q = {};
+    q.step = at.step < 0 ? nullptr : vectors + (at.step - at.vectors);
+    q.out_type = step->type;
+    q.out_inverse = step->type == numeric_i8 ? 1.0f / step->scale : 0.0f;
+    if (residual != net_none) {
+        q.residual_type = net_type_of(p, residual);
+        q.residual_scale = q.residual_type == numeric_i8 ? net_scale_of(p, residual) : 0.0f;
+    }
+    q.mixed = q.out_type != step->shape.type ||
+              (residual != net_none && q.residual_type != step->shape.type);
+    if (!q.mixed) {
+        q.out_type = q.residual_type = (numeric)0;
+    }
+    return q;
+}
+
+// The floating-point weights of an int8 layer. weight: those of the layer, in host memory
+SPIRA_API conv_i8_weights net_i8_weights(const net_plan *p, int i, const float *weight) {
+    const net_layer *l = &p->layers[i];
+    const conv_shape *s = &p->step[i].shape;
+    return {*s, weight, net_scale_of(p, net_number(l->source)),
+            s->cin2 ? net_scale_of(p, net_number(l->source2)) : 0.0f};
+}
+
+// On the host: the integers of an int8 layer's weights; else the sums of a layer whose output or
+// residual is int8.
+SPIRA_API int64_t net_op_scratch_host(net_op_conv, const net_plan *p, int i) {
+    const net_step *step = &p->step[i];
+    const int64_t cout = step->shape.cout;
+    return step->shape.type == numeric_i8 ? conv_products(&step->shape) * cout
+           : net_quantisation(p, i, nullptr).mixed
+               ? p->set[step->set].capacity * cout * (int64_t)sizeof(float)
+               : 0;
+}
+
+// An int8 layer on the host. scratch: net_op_scratch_host
+SPIRA_API status net_conv_i8_host(const net_plan *p, int i, const conv_host_args *a,
+                                  const conv_i8_host_args *more, void *scratch, void *out) {
+    const conv_i8_weights weights = net_i8_weights(p, i, a->weight);
+    SPIRA_TRY(conv_i8_weights_host(&weights, more->quantisation.step, (int8_t *)scratch));
+    conv_i8_host_args args = *more;
+    args.shape = a->shape;
+    args.in = (const int8_t *)a->in;
+    args.in2 = (const int8_t *)a->in2;
+    args.weight = (const int8_t *)scratch;
+    args.map = a->map;
+    args.outputs = a->outputs;
+    return conv_i8_host(&args, out);
+}
+
+// A floating-point layer on the host whose output or residual is int8.
+SPIRA_API status net_conv_mixed_host(const conv_host_args *a, const conv_epilogue *e,
+                                     const conv_quantisation *q, float *sums, void *out) {
+    SPIRA_TRY(conv_sum_host<float>(a, sums));
+    const int64_t cout = a->shape.cout, total = a->outputs * cout;
+    const float scale = q->residual_scale > 0 ? q->residual_scale : 1.0f;
+    const float inverse = q->out_inverse > 0 ? q->out_inverse : 1.0f;
+    for (int64_t n = 0; n < total; ++n) {
+        const float residual =
+            e->residual ? scale * numeric_load(q->residual_type, e->residual, n) : 0.0f;
+        numeric_store(q->out_type, out, n,
+                      epilogue_apply(sums[n], e, (int)(n % cout), residual) * inverse);
+    }
+    return status_success();
+}
+
 template <typename W>
 SPIRA_API status net_op_run_host(net_op_conv op, const net_plan *p, int i,
                                  const net_run_args<W> *run) {
@@ -88,13 +168,22 @@ SPIRA_API status net_op_run_host(net_op_conv op, const net_plan *p, int i,
     const float *params = (const float *)run->loaded;
     conv_epilogue e = net_epilogue(p, i, params + at.vectors);
     e.residual = net_in(p, l->residual, run);
+    const conv_quantisation q = net_quantisation(p, i, params + at.vectors);
     const conv_host_args args = {step->shape,
                                  (const float *)net_in(p, l->source, run),
                                  (const float *)net_in(p, l->source2, run),
                                  params + at.weight,
                                  net_map_of(p, i, run->memory),
                                  net_voxels_count(p, step->set, run)};
-    return conv_host(&args, &e, (float *)net_target(p, i, run));
+    void *const scratch = (char *)run->memory + p->scratch, *const out = net_target(p, i, run);
+    if (step->shape.type == numeric_i8) {
+        conv_i8_host_args more = {};
+        more.epilogue = e;
+        more.quantisation = q;
+        return net_conv_i8_host(p, i, &args, &more, scratch, out);
+    }
+    return q.mixed ? net_conv_mixed_host(&args, &e, &q, (float *)scratch, out)
+                   : conv_host(&args, &e, (float *)out);
 }
 
 } // namespace spira

@@ -18,11 +18,19 @@ SPIRA_API status net_op_check(net_op_dense, const net_plan *p, int i) {
                : status_success();
 }
 
-// The format of the source, or fp32.
+SPIRA_API unsigned net_op_wish(net_op_dense, const net_plan *p, int i, bool) {
+    return net_is_i8(&p->layers[i]) ? net_wish_i8 : net_wish_none;
+}
+
+// The format of the source, or fp32. Of int8 features: int8 if the layer says so, else the plan's.
 SPIRA_API status net_op_type(net_op_dense, net_plan *p, int i) {
     const numeric from = net_type_of(p, net_number(p->layers[i].source));
-    const numeric own = from == numeric_tf32 ? numeric_f32 : from;
-    const numeric type = p->device && p->layers[i].format ? net_type_wanted(p, i) : own;
+    const numeric stored = from == numeric_i8 ? net_type_wanted(p, i) : from;
+    const numeric own = net_is_i8(&p->layers[i]) ? numeric_i8
+                        : stored == numeric_tf32 ? numeric_f32
+                                                 : stored;
+    const bool given = p->device && p->layers[i].format && !net_is_i8(&p->layers[i]);
+    const numeric type = given ? net_type_wanted(p, i) : own;
     p->step[i].type = type;
     return type == own || type == numeric_f32
                ? status_success()
@@ -77,6 +85,9 @@ SPIRA_API dense_args<W> net_dense_args(const net_plan *p, int layer, const net_r
     args.type = net_type_of(p, net_number(l->source));
     args.features = net_in(p, l->source, run);
     args.out_type = net_type_of(p, layer);
+    args.scale = args.type == numeric_i8 && args.out_type != numeric_i8
+                     ? net_scale_of(p, net_number(l->source))
+                     : 0.0f;
     args.order = l->order;
     args.out = net_target(p, layer, run);
     args.trouble = run->trouble;

@@ -13,7 +13,9 @@ template <numeric format, typename W>
 SPIRA_API status net_op_run(net_op_join, const net_launch<W> *a) {
     join_sum_args args = net_join_sum_args(a->plan, a->layer, a->run);
     args.programmatic = a->programmatic;
-    return join_sum<format>(&a->plan->gpu, &args, a->stream);
+    return net_dispatch<format>(args.type, [&](auto type) {
+        return join_sum<decltype(type)::value>(&a->plan->gpu, &args, a->stream);
+    });
 }
 
 } // namespace spira

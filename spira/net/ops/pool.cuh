@@ -12,7 +12,8 @@ namespace spira {
 template <numeric format, typename W>
 SPIRA_API status net_op_run(net_op_pool, const net_launch<W> *a) {
     const pool_args args = net_pool_args(a->plan, a->layer, a->run);
-    return pool<format>(&args, a->stream);
+    return net_dispatch<format>(
+        args.type, [&](auto type) { return pool<decltype(type)::value>(&args, a->stream); });
 }
 
 } // namespace spira

@@ -12,6 +12,10 @@ struct net_op_pool : net_op_kernel {
     enum { lists = true };
 };
 
+SPIRA_API unsigned net_op_wish(net_op_pool, const net_plan *p, int i, bool) {
+    return p->step[i].type == numeric_i8 ? net_wish_i8 : net_wish_float;
+}
+
 SPIRA_API status net_op_shape(net_op_pool, net_plan *p, int i) {
     return p->step[i].map == net_none ? net_fault("size (pooling over one voxel)", i)
                                       : net_op_shape(net_op_base(), p, i);

@@ -42,7 +42,7 @@ SPIRA_API status net_op_run(net_op_product, const net_launch<W> *a) {
     SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
     const bool wide = args.channels % 8 == 0 && wide_aligned(args.a, 16) &&
                       wide_aligned(args.b, 16) && wide_aligned(args.out, 16);
-    return numeric_dispatch<format>(args.type, [&](auto tag) {
+    return numeric_dispatch<net_float<format>>(args.type, [&](auto tag) {
         return kernel_launch(net_product_kernel<typename decltype(tag)::element>,
                              {(unsigned)blocks, net_product_threads, a->stream, "product",
                               a->programmatic && a->plan->gpu.programmatic},
