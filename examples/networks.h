@@ -127,8 +127,10 @@ SPIRA_API float network_random(uint32_t seed, uint64_t position) {
 
 // Generates parameters from a seed. Weights are uniform and preserve the magnitude of the features
 // where about half of the offsets have a source. Scales are a little below 1, so that 16 residual
-// blocks in a row stay within fp16. Shifts are small.
+// blocks in a row stay within fp16. Shifts are small. A network has the same ones with int8 layers,
+// whose steps are those of the weights.
 SPIRA_API void network_weights(const spira::net_plan *plan, uint32_t seed, float *params) {
+    int64_t steps = 0; // of the layers before
     for (int i = 0; i < plan->layer_count; ++i) {
         if (!spira::net_is_conv(&plan->layers[i])) {
             continue;
@@ -138,13 +140,16 @@ SPIRA_API void network_weights(const spira::net_plan *plan, uint32_t seed, float
         float terms = (float)(s->cin + s->cin2) * (1.0f + 0.5f * (float)(s->volume - 1));
         float reach = sqrtf(6.0f / terms);
         for (int64_t p = at.weight; p < at.vectors; ++p) {
-            params[p] = reach * (2.0f * network_random(seed, (uint64_t)p) - 1.0f);
+            params[p] = reach * (2.0f * network_random(seed, (uint64_t)(p - steps)) - 1.0f);
         }
-        for (int64_t p = at.vectors; p < at.end; ++p) {
-            float r = network_random(seed, (uint64_t)p);
+        const int64_t end = at.step < 0 ? at.end : at.step;
+        for (int64_t p = at.vectors; p < end; ++p) {
+            float r = network_random(seed, (uint64_t)(p - steps));
             params[p] = p < at.shift ? 0.5f + 0.4f * r : 0.2f * r - 0.1f;
         }
+        steps += at.end - end;
     }
+    (void)spira::net_params_steps(plan, params); // cannot fail: the weights are finite
 }
 
 } // namespace networks

@@ -328,8 +328,7 @@ SPIRA_BOTH numeric conv_out_type(const conv_shape *s, const conv_quantisation *q
 
 // A scale of int8, or its inverse: a positive number where it is read, 0 elsewhere.
 SPIRA_API status conv_scale_check(float scale, bool read, const char *name) {
-    const bool positive = scale > 0 && float_is_finite(scale);
-    SPIRA_REQUIRE(read ? positive : float_bits(scale) == 0, status_unsupported, name, 0);
+    SPIRA_REQUIRE(numeric_scale_good(scale, read), status_unsupported, name, 0);
     return status_success();
 }
 

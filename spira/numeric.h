@@ -77,6 +77,11 @@ SPIRA_BOTH bool float_is_nan(float f) {
     return (float_bits(f) & 0x7fffffffu) > 0x7f800000u;
 }
 
+// Whether a scale of int8, or its inverse, is a positive number where it is read, and 0 elsewhere.
+SPIRA_BOTH bool numeric_scale_good(float scale, bool read) {
+    return read ? scale > 0 && float_is_finite(scale) : float_bits(scale) == 0;
+}
+
 // The larger of two numbers; NaN if one is NaN, as in the frameworks.
 SPIRA_BOTH float float_larger(float a, float b) {
     return float_is_nan(a) ? a : float_is_nan(b) ? b : a > b ? a : b;

@@ -108,14 +108,20 @@ SPIRA_API bool net_share_source(const net_layer *a, const net_layer *b) {
     return false;
 }
 
-// Makes the convolutions of a table int8 layers, but those that read the network's input, and those
-// that share a source with one of these or with a product: features have one format.
+// Whether a layer's features are floating point in any case: the network's input's and products'.
+SPIRA_API bool net_is_float(const net_layer *layers, int layer) {
+    return layer == net_input || (layer >= 0 && layers[layer].op == net_product);
+}
+
+// Makes the convolutions of a table int8 layers, but those that read the network's input or a
+// product, and those that share a source with one of these or with a product: features have one
+// format.
 SPIRA_API void net_formats_i8(net_layer *layers, int count) {
-    net_layer input = {};
-    input.source = net_from(net_input);
     for (int i = 0; i < count; ++i) {
-        const bool first = net_share_source(&layers[i], &input);
-        layers[i].format = net_is_conv(&layers[i]) && !first ? net_format_i8 : layers[i].format;
+        net_layer *l = &layers[i];
+        const bool floats = net_is_float(layers, net_number(l->source)) ||
+                            net_is_float(layers, net_number(l->source2));
+        l->format = net_is_conv(l) && !floats ? net_format_i8 : l->format;
     }
     for (bool changed = true; changed;) {
         changed = false;

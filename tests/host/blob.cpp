@@ -224,7 +224,7 @@ TEST(blob_with_a_bad_field_says_which) {
         {0, 1, 'S', 0, "does not start"},
         {7, 1, 0, 0, "does not start"},
         {8, 4, 0, 0, "unsupported version"},
-        {8, 4, 2, 2, "unsupported version"},
+        {8, 4, 3, 3, "unsupported version"},
         {8, 4, 0x01000000, 0x01000000, "unsupported version"},
         {16, 8, 0, -1, "longer than"},
         {16, 8, UINT64_MAX, -1, "cut short"},
@@ -237,7 +237,8 @@ TEST(blob_with_a_bad_field_says_which) {
         {32 + 0, 1, 0, 2, "no name"},
         {32 + 6, 1, 'x', 2, "after the end of a name"},
         {32 + 63, 1, 'x', 2, "after the end of a name"},
-        {32 + 64, 4, 4, 2, "unknown kind"},
+        {32 + 64, 4, 7, 2, "unknown kind"},
+        {32 + 64, 4, 5, 2, "not fp32"},
         {32 + 64, 4, UINT32_MAX, 2, "unknown kind"},
         {32 + 64, 4, 3, 3, "repeated name"}, // found at the second entry
         {32 + 64, 4, 1, 2, "repeated name"},
@@ -270,6 +271,46 @@ TEST(blob_with_a_bad_field_says_which) {
         put(memory.data + (f.at < 32 ? f.at : f.at + 224), f.value, f.bytes);
         sign(memory.data, get(memory.data + 24, 4) > 4096 ? 0 : file.size());
         check_refused(memory.data, file.size(), f.words, f.detail);
+    }
+}
+
+// Blobs with ranges are of version 2, others as they were.
+TEST(blob_with_ranges_is_version_2) {
+    const item ranges[] = {{"stem", 0, 2, {3, 1, 2, 2, 3}},
+                           {"stem", 4, 0, {1, 1, 1, 1, 1}},
+                           {"stem", 5, 0, {1, 1, 1, 1, 3}},
+                           {"stem", 6, 0, {1, 1, 1, 1, 1}}};
+    const std::string file = blob_by_hand(ranges, 4);
+    CHECK_EQUAL(get(&file[8], 4), 2u);
+    char *memory = guarded_new<char>((int64_t)file.size());
+    blob_writer w = {};
+    REQUIRE_OK(blob_write_begin(memory, file.size(), 4, &w));
+    for (const item &t : ranges) {
+        std::vector<float> values;
+        for (uint64_t n = 0; n < elements_of(&t); ++n) {
+            values.push_back(value_of(&t, n));
+        }
+        REQUIRE_OK(
+            blob_add(&w, t.name, (blob_kind)t.kind, (numeric)t.type, t.shape, values.data()));
+    }
+    blob b = {};
+    REQUIRE_OK(blob_write_end(&w, &b));
+    CHECK(!memcmp(memory, file.data(), file.size()));
+    const struct {
+        size_t at; // in the file
+        uint64_t value;
+        int64_t detail;
+        const char *words;
+    } bad[] = {{8, 1, 1, "version 1"},
+               {32 + 112 + 88, 3, 1, "more than one number"},
+               {32 + 3 * 112 + 88, 2, 3, "more than one number"},
+               {32 + 2 * 112 + 84, 3, 2, "not a vector"},
+               {32 + 2 * 112 + 68, 2, 2, "not fp32"}};
+    for (const auto &f : bad) {
+        copied damaged(file, file.size());
+        put(damaged.data + f.at, f.value, 4);
+        sign(damaged.data, file.size());
+        check_refused(damaged.data, file.size(), f.words, f.detail);
     }
 }
 

@@ -71,11 +71,12 @@ inline float value_of(const item *t, uint64_t n) {
 inline std::string blob_by_hand(const item *items, int count) {
     std::string blob((size_t)(32 + 112 * count), '\0');
     memcpy(&blob[0], "spirablb", 8);
-    put(&blob[8], 1, 4);
     put(&blob[24], (uint64_t)count, 4);
     put(&blob[28], 112, 4);
+    uint64_t version = 1; // 2 with ranges
     for (int i = 0; i < count; ++i) {
         const item *t = &items[i];
+        version = t->kind >= 4 ? 2 : version;
         blob.resize((blob.size() + 255) / 256 * 256, '\0');
         uint64_t at = blob.size(), elements = elements_of(t), width = t->type ? 2 : 4;
         blob.resize((size_t)(at + elements * width), '\0');
@@ -98,6 +99,7 @@ inline std::string blob_by_hand(const item *items, int count) {
         put(e + 96, at, 8);
         put(e + 104, elements * width, 8);
     }
+    put(&blob[8], version, 4);
     put(&blob[16], blob.size(), 8);
     sign(&blob[0], blob.size());
     return blob;

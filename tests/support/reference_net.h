@@ -309,13 +309,13 @@ SPIRA_API std::vector<int32_t> reference_net_map(const networks::network *n,
 
 // ---- features -----------------------------------------------------------------------------------
 
-// Where the parameters of a layer start: weights, bias, scale, shift, those that it has.
+// Where the parameters of a layer start: weights, bias, scale, shift, step, those that it has.
 SPIRA_API spira::net_params reference_net_params(const networks::network *n, int layer) {
     spira::net_params at = {};
     for (int i = 0; i <= layer; ++i) {
         const spira::net_layer *l = &n->layers[i];
         at.weight = at.vectors = at.end;
-        at.bias = at.scale = at.shift = -1;
+        at.bias = at.scale = at.shift = at.step = -1;
         if (l->op == spira::net_conv) {
             int64_t inputs = reference_net_channels(n, spira::net_number(l->source));
             inputs += reference_net_channels(n, spira::net_number(l->source2));
@@ -327,6 +327,8 @@ SPIRA_API spira::net_params reference_net_params(const networks::network *n, int
             at.end += l->norm ? l->channels : 0;
             at.shift = l->norm ? at.end : -1;
             at.end += l->norm ? l->channels : 0;
+            at.step = l->format == spira::net_format_i8 ? at.end : -1;
+            at.end += at.step >= 0 ? l->channels : 0;
         }
     }
     return at;
