@@ -25,7 +25,7 @@ TEST(net_plan_names_the_layer_at_fault) {
             FAULT(1, "channels", l[1].channels = -1), FAULT(1, "capacity", l[1].capacity = -1),
             FAULT(0, "capacity", l[0].capacity = 99), FAULT(1, "pairs", l[1].pairs = -1),
             FAULT(2, "format", l[2].format = (net_format)-1),
-            FAULT(2, "format", l[2].format = (net_format)5), FAULT(0, "slope", l[0].slope = 0.1f),
+            FAULT(2, "format", l[2].format = (net_format)6), FAULT(0, "slope", l[0].slope = 0.1f),
             FAULT(0, "reads nothing", l[0].source = {}), FAULT(1, "reads nothing", l[1] = {}),
             FAULT(3, "channels", l[3].channels = conv_channels_max + 1),
             FAULT(1, "activation", l[1].act = activation_count),
