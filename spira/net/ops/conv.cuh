@@ -75,8 +75,7 @@ SPIRA_API status net_op_run(net_op_conv, const net_launch<W> *a) {
     args.programmatic = a->programmatic;
     args.sizes = step->choice.tiles ? &sizes : nullptr;
     args.quantisation = net_quantisation(
-        a->plan, a->layer,
-        (const float *)((const char *)a->run->loaded + step->vectors));
+        a->plan, a->layer, (const float *)((const char *)a->run->loaded + step->vectors));
     return net_dispatch<format>(step->shape.type, [&](auto own) {
         constexpr numeric type = decltype(own)::value;
         return conv<type, type != numeric_i8>(&a->plan->gpu, &args, a->stream);
