@@ -10,7 +10,7 @@
 //   conv                   for each layer
 //
 // conv<numeric_f16>(...) compiles code for fp16 alone; conv(...) chooses among four formats at run
-// time, and compiles all of them.
+// time, and compiles all of them. Code for int8 is compiled by conv<numeric_i8>(...) alone.
 #ifndef SPIRA_CONV_CUH
 #define SPIRA_CONV_CUH
 
@@ -24,7 +24,7 @@ namespace spira {
 SPIRA_API status conv_weights_bytes(const device_info *gpu, const conv_shape *shape,
                                     size_t *bytes) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
-    SPIRA_TRY(conv_shape_check(shape));
+    SPIRA_TRY(conv_shape_check_i8(shape));
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     *bytes = conv_packed_bytes(shape, conv_kernel_of(shape, gpu)) + sizeof(conv_weights_tag);
     return status_success();
@@ -35,7 +35,8 @@ SPIRA_API status conv_weights_bytes(const device_info *gpu, const conv_shape *sh
 // inputs   weights: see conv_weights (conv.h)
 // outputs  weights->packed: conv_weights_bytes, rounded to the format. The order belongs to this
 //          version of spira and to the GPU model: conv_weights_stored checks those of a file
-//          weights->trouble: weights that the format cannot hold
+//          weights->trouble: weights that the format cannot hold; of int8, steps that are not
+//          positive, too
 // errors   null pointers, sizes, alignment, a buffer that is too small
 // Asynchronous.
 template <numeric format = numeric_any>
@@ -43,7 +44,7 @@ SPIRA_API status conv_weights_pack(const device_info *gpu, const conv_shape *sha
                                    const conv_weights *weights, cudaStream_t stream) {
     size_t bytes = 0;
     SPIRA_TRY(conv_weights_bytes(gpu, shape, &bytes));
-    SPIRA_TRY(conv_pack_check(weights, bytes));
+    SPIRA_TRY(conv_pack_check(shape, weights, bytes));
     conv_pack_request r = conv_pack_request_of(gpu, shape, conv_kernel_of(shape, gpu), weights);
     r.tag = conv_weights_tag_make(gpu, shape, r.kernel);
     r.bytes = bytes;
@@ -58,7 +59,7 @@ SPIRA_API status conv_weights_pack(const device_info *gpu, const conv_shape *sha
 SPIRA_API status conv_weights_stored(const device_info *gpu, const conv_shape *shape,
                                      const void *packed, size_t bytes) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
-    SPIRA_TRY(conv_shape_check(shape));
+    SPIRA_TRY(conv_shape_check_i8(shape));
     const conv_weights_tag wanted = conv_weights_tag_make(gpu, shape, conv_kernel_of(shape, gpu));
     return conv_weights_tag_check(&wanted, packed, bytes);
 }
@@ -70,9 +71,9 @@ SPIRA_API status conv_weights_stored(const device_info *gpu, const conv_shape *s
 SPIRA_API status conv_shortcut_bytes(const device_info *gpu, const conv_shape *shape, int cin,
                                      int cin2, size_t *bytes) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
-    SPIRA_TRY(conv_shape_check(shape));
+    SPIRA_TRY(conv_shape_check_i8(shape));
     const conv_shape own = conv_shortcut_shape(shape, cin, cin2);
-    SPIRA_TRY(conv_shape_check(&own));
+    SPIRA_TRY(conv_shape_check_i8(&own));
     SPIRA_REQUIRE(conv_shortcut_takes(shape, gpu), status_unsupported, "shape (with a shortcut)",
                   0);
     SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
@@ -88,8 +89,8 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
                                     int cin2, const conv_weights *weights, cudaStream_t stream) {
     size_t bytes = 0;
     SPIRA_TRY(conv_shortcut_bytes(gpu, shape, cin, cin2, &bytes));
-    SPIRA_TRY(conv_pack_check(weights, bytes));
     const conv_shape s = conv_shortcut_shape(shape, cin, cin2);
+    SPIRA_TRY(conv_pack_check(&s, weights, bytes));
     conv_pack_request request = conv_pack_request_of(gpu, &s, conv_kernel_of(shape, gpu), weights);
     request.tag = conv_shortcut_tag(gpu, shape, cin, cin2);
     request.bytes = bytes;
@@ -102,6 +103,8 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
 //
 // format     compiled for; numeric_any: all four, chosen by args->shape.type
 // shortcuts  also compiles the kernels that add a conv_shortcut; without it one is refused
+// mixed      also compiles kernels of floating-point layers with args->quantisation.mixed; those of
+//            int8 always have it
 //
 // inputs   args: see conv_args. Features, residual and out are aligned to their element; *map->count
 //          is what it was when the map was built
@@ -117,14 +120,17 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
 // Asynchronous; one launch; needs no scratch. Bit-identical from run to run: accumulators are fp32,
 // added in a fixed order and rounded once. Another capacity, GPU, `sizes` or alignment of out and
 // residual may change the order, and so the last bits.
+// int8     Bit-identical to conv_i8_host (see conv_i8.h for which activations), however it is cut.
+//          Not with `sums`
 // cost     proportional to the offsets of the map's row groups; see bench/README.md
-template <numeric format = numeric_any, bool shortcuts = false>
+template <numeric format = numeric_any, bool shortcuts = false, bool mixed = false>
 SPIRA_API status conv(const device_info *gpu, const conv_args *args, cudaStream_t stream) {
     SPIRA_TRY(conv_check(gpu, args));
     SPIRA_REQUIRE(shortcuts || !args->shortcut, status_unsupported,
                   "shortcut (call conv<format, true>)", 0);
-    return numeric_dispatch<format>(
-        args->shape.type, [&](auto tag) { return conv_run<shortcuts>(tag, gpu, args, stream); });
+    return numeric_dispatch<format>(args->shape.type, [&](auto tag) {
+        return conv_run<shortcuts, mixed>(tag, gpu, args, stream);
+    });
 }
 
 } // namespace spira

@@ -68,7 +68,7 @@ SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape
     size_t bytes = 0;
     SPIRA_TRY(conv_grad_shape_check(shape, source, order));
     SPIRA_TRY(conv_grad_weights_bytes(gpu, shape, source, &bytes));
-    SPIRA_TRY(conv_pack_check(weights, bytes));
+    SPIRA_TRY(conv_pack_check(shape, weights, bytes));
     const conv_shape s = conv_grad_shape(shape, source);
     conv_pack_request r = conv_pack_request_of(gpu, &s, conv_kernel_of(&s, gpu), weights);
     r.rows = shape->cin + shape->cin2;

@@ -112,7 +112,7 @@ SPIRA_API status conv_hybrid_weights_pack(const device_info *gpu, const conv_hyb
                                           const conv_weights *weights, cudaStream_t stream) {
     size_t needed = 0;
     SPIRA_TRY(conv_hybrid_weights_bytes(gpu, args, &needed));
-    SPIRA_TRY(conv_pack_check(weights, needed));
+    SPIRA_TRY(conv_pack_check(&args->shape, weights, needed));
     const conv_shape *s = &args->shape;
     const size_t dense = hybrid_dense_bytes(gpu, args);
     conv_pack_request all = conv_pack_request_of(gpu, s, pairs_kernel_of(s, gpu), weights);

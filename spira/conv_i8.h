@@ -125,9 +125,10 @@ struct conv_i8_host_args {
     const conv_shortcut *shortcut;  // or null; its arrays in host memory, int8 as above
 };
 
-// Products of int8 that one convolution and its shortcut add to a sum.
-SPIRA_API status conv_i8_products_check(const conv_shape *s, const conv_shortcut *shortcut) {
-    const int64_t more = shortcut ? (int64_t)shortcut->cin + shortcut->cin2 : 0;
+// What an int8 layer asks of a shortcut: its scale is in its weights, and all products fit one sum.
+SPIRA_API status conv_i8_shortcut_check(const conv_shape *s, const conv_shortcut *shortcut) {
+    SPIRA_REQUIRE(!shortcut->scale, status_unsupported, "shortcut.scale (of an int8 layer)", 0);
+    const int64_t more = (int64_t)shortcut->cin + shortcut->cin2;
     return size_check(conv_products(s) + more, 1, conv_i8_products_max,
                       "shape (volume * channels, and a shortcut's: int32 sums of int8)");
 }
@@ -150,9 +151,9 @@ SPIRA_API status conv_i8_host_check(const conv_i8_host_args *a) {
         SPIRA_REQUIRE(c->in, status_null_pointer, "shortcut.in", 0);
         SPIRA_REQUIRE(c->in2 || !c->cin2, status_null_pointer, "shortcut.in2", 0);
         SPIRA_REQUIRE(c->weights, status_null_pointer, "shortcut.weights", 0);
-        SPIRA_REQUIRE(!c->scale, status_unsupported, "shortcut.scale (of an int8 layer)", 0);
+        SPIRA_TRY(conv_i8_shortcut_check(s, c));
     }
-    return conv_i8_products_check(s, a->shortcut);
+    return status_success();
 }
 
 // sum [cout] += x [cin] * weight [cin, cout]

@@ -124,7 +124,7 @@ SPIRA_API status ggs_weights_pack(const device_info *gpu, const conv_shape *shap
     size_t bytes = 0;
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(ggs_weights_bytes(shape, &bytes));
-    SPIRA_TRY(conv_pack_check(weights, bytes));
+    SPIRA_TRY(conv_pack_check(shape, weights, bytes));
     const int64_t total = (int64_t)bytes / numeric_size(shape->type);
     const conv_pack_request r = conv_pack_request_of(gpu, shape, conv_kernel_exact, weights);
     return numeric_dispatch<format>(shape->type, [&](auto tag) {

@@ -146,6 +146,17 @@ SPIRA_DEVICE void conv_scale_load(const conv_params &p, int channel, int columns
     }
 }
 
+// The rest for an int8 layer, by the same threads: its step, and the shift of a shortcut, whose
+// scale is in its weights.
+template <int most, typename S>
+SPIRA_DEVICE void conv_step_load(const conv_params &p, int channel, int columns, int i, S &shared) {
+    if (i < columns && channel + i < p.cout) {
+        shared.scale[i] *= p.quantisation.step[channel + i];
+        shared.scale[most + i] +=
+            p.shortcut.chunks ? conv_affine_load(p.shortcut, channel + i, true).shift : 0.0f;
+    }
+}
+
 // The same of the shortcut. The epilogue applies one scale to both, the shortcut's; so the
 // accumulators of the offsets are rescaled by scale / scale' first (shared.ratio). |scale'| is at
 // least 2^-60 |scale|, so that the ratio does not overflow: the change is below the rounding error.
@@ -175,10 +186,12 @@ SPIRA_DEVICE conv_quad<E> conv_finish(const conv_params &p, const conv_affine_4 
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         if (adds) {
-            v[i] += element_to_float(residual.element[i]);
+            const float r = element_to_float(residual.element[i]);
+            v[i] = sizeof(E) == 1 ? fmaf(r, p.quantisation.residual_scale, v[i]) : v[i] + r;
         }
         v[i] = plain ? conv_max_nan(v[i], bound) : conv_activate(p.epilogue, bound, v[i]);
-        out.element[i] = element_from_float<E>(v[i]);
+        out.element[i] =
+            element_from_float<E>(sizeof(E) == 1 ? v[i] * p.quantisation.out_inverse : v[i]);
     }
     return out;
 }
@@ -211,6 +224,72 @@ SPIRA_DEVICE void conv_output_store(const conv_params &p, const conv_output &f, 
     } else {
         conv_quad_store<E, false>(to, left, q);
     }
+}
+
+// ---- formats at run time ------------------------------------------------------------------------
+
+// Calls f with an element of a format: f(E()).
+template <typename F>
+SPIRA_DEVICE auto conv_format_call(numeric type, const F &f) {
+    switch (type) {
+    case numeric_i8:
+        return f(int8_t());
+    case numeric_f16:
+        return f(__half());
+    case numeric_bf16:
+        return f(__nv_bfloat16());
+    default:
+        return f(float());
+    }
+}
+
+// Loads four neighbouring elements of an array; `left` are there.
+SPIRA_DEVICE float4 conv_load_mixed(numeric type, const void *array, int64_t at, int left,
+                                    bool wide) {
+    return conv_format_call(type, [&](auto element) {
+        typedef decltype(element) E;
+        const E *const from = (const E *)array + at;
+        const conv_quad<E> q =
+            wide ? conv_quad_load<E, true>(from, left) : conv_quad_load<E, false>(from, left);
+        return make_float4(element_to_float(q.element[0]), element_to_float(q.element[1]),
+                           element_to_float(q.element[2]), element_to_float(q.element[3]));
+    });
+}
+
+SPIRA_DEVICE void conv_store_mixed(numeric type, void *array, int64_t at, int left, bool wide,
+                                   const float (&v)[4]) {
+    conv_format_call(type, [&](auto element) {
+        typedef decltype(element) E;
+        const conv_quad<E> q = {{element_from_float<E>(v[0]), element_from_float<E>(v[1]),
+                                 element_from_float<E>(v[2]), element_from_float<E>(v[3])}};
+        E *const to = (E *)array + at;
+        wide ? conv_quad_store<E, true>(to, left, q) : conv_quad_store<E, false>(to, left, q);
+    });
+}
+
+// conv_output_store where residual and output have the formats of p.quantisation. Of
+// floating-point formats its scales are 1, which change no bit.
+SPIRA_DEVICE void conv_output_store_mixed(const conv_params &p, const conv_output &f, int row,
+                                          float4 sum) {
+    const int64_t at = (int64_t)row * p.cout + f.channel;
+    const int left = p.cout - f.channel;
+    const conv_quantisation &q = p.quantisation;
+    const float bound = conv_bound(p.epilogue);
+    const conv_affine_4 &a = f.affine;
+    float v[4] = {fmaf(sum.x, a.scale.x, a.shift.x), fmaf(sum.y, a.scale.y, a.shift.y),
+                  fmaf(sum.z, a.scale.z, a.shift.z), fmaf(sum.w, a.scale.w, a.shift.w)};
+    if (p.residual) {
+        const float4 r = conv_load_mixed(q.residual_type, p.residual, at, left, p.wide_out);
+        v[0] = fmaf(r.x, q.residual_scale, v[0]);
+        v[1] = fmaf(r.y, q.residual_scale, v[1]);
+        v[2] = fmaf(r.z, q.residual_scale, v[2]);
+        v[3] = fmaf(r.w, q.residual_scale, v[3]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        v[i] = conv_activate(p.epilogue, bound, v[i]) * q.out_inverse;
+    }
+    conv_store_mixed(q.out_type, p.out, at, left, p.wide_out, v);
 }
 
 } // namespace spira

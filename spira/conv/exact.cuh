@@ -13,7 +13,8 @@
 // and multiplies its own, and skips those without a source. All warps share the weights.
 //
 // The products and the epilogue are those of portable/ in exact fp32: fmaf(row, weight, sum), added
-// in ascending order of offsets and input channels.
+// in ascending order of offsets and input channels. int8 layers have rows, weights and sums of
+// int32 in their place.
 #ifndef SPIRA_CONV_EXACT_CUH
 #define SPIRA_CONV_EXACT_CUH
 
@@ -23,10 +24,10 @@ namespace spira {
 
 // One variant of the kernel: of a format and of 16 * bands output channels. Also what the functions
 // of portable/ read of it.
-template <typename E, int bands_>
+template <typename E, int bands_, bool mixed_ = false>
 struct exact_traits {
     typedef E element;
-    static constexpr bool exact = true;
+    static constexpr bool exact = true, mixed = mixed_ || sizeof(E) == 1;
     static constexpr int bands = bands_, fragments = 4; // of a warp
     static constexpr int across = 1, down = 4;          // warps
     static constexpr int columns = portable_band * bands, rows = 128, threads = 128;
@@ -149,8 +150,14 @@ SPIRA_DEVICE void exact_load(const conv_params &p, const conv_work &work, const 
     }
 }
 
-SPIRA_DEVICE uint32_t exact_operand(float x, bool tf32) {
-    return tf32 ? tf32_bits(x) : __float_as_uint(x);
+template <typename E>
+SPIRA_DEVICE uint32_t exact_operand(E element, bool tf32) {
+    if constexpr (sizeof(E) == 1) {
+        return (uint32_t)(int32_t)element;
+    } else {
+        const float x = element_to_float(element);
+        return tf32 ? tf32_bits(x) : __float_as_uint(x);
+    }
 }
 
 // Stores it. rows, weights: addresses of the thread block's.
@@ -165,10 +172,8 @@ SPIRA_DEVICE void exact_store(const exact_operands<T> &from, bool tf32, uint32_t
         const auto quad = bytes_as<conv_quad<typename T::element>>(from.row[i]);
         const auto &e = quad.element;
         shared_store_4(own + (uint32_t)(i * T::down * portable_fragment_bytes),
-                       make_uint4(exact_operand(element_to_float(e[0]), tf32),
-                                  exact_operand(element_to_float(e[1]), tf32),
-                                  exact_operand(element_to_float(e[2]), tf32),
-                                  exact_operand(element_to_float(e[3]), tf32)));
+                       make_uint4(exact_operand(e[0], tf32), exact_operand(e[1], tf32),
+                                  exact_operand(e[2], tf32), exact_operand(e[3], tf32)));
     }
 #pragma unroll
     for (int i = 0; i < T::blocks; ++i) {
@@ -200,7 +205,7 @@ SPIRA_DEVICE uint32_t exact_state(const conv_params &p, const exact_entry &entry
 template <typename T>
 SPIRA_DEVICE void exact_multiply(const conv_params &p, const conv_work &work, int pair,
                                  exact_shared<T::columns> &shared, uint32_t &turn,
-                                 float (&sum)[T::fragments][T::bands][4]) {
+                                 portable_sums<T> &sum) {
     const portable_place own = portable_place_of<T>();
     const uint32_t rows = shared_address(shared.rows), weights = shared_address(shared.weights);
     const uint32_t rows_of_lane =
@@ -240,13 +245,16 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, 3)
     const conv_work work = conv_work_of<T::columns, conv_pair_groups>(p);
     const portable_place own = portable_place_of<T>();
     conv_scale_load<T::columns>(p, work.channel, T::columns, (int)threadIdx.x, shared);
+    if constexpr (sizeof(typename T::element) == 1) {
+        conv_step_load<T::columns>(p, work.channel, T::columns, (int)threadIdx.x, shared);
+    }
     pdl_wait(); // before features, residual, sums and outputs
     __syncthreads();
     uint32_t turn = 0;
 #pragma unroll 1
     for (int tile = 0; tile < work.tiles; ++tile) {
         const int pair = conv_pair_at(p, true, conv_tile_place(work, tile));
-        float sum[T::fragments][T::bands][4];
+        portable_sums<T> sum;
         portable_clear<T>(sum);
         exact_multiply<T>(p, work, pair, shared, turn, sum);
         int row[T::fragments][2];
@@ -294,14 +302,14 @@ SPIRA_API status exact_launch(conv_params p, int workers, cudaStream_t stream) {
 // Computes a layer. p.sizes must fit (exact_sizes_fit); p.weights: of conv_exact_pack_kernel.
 //
 // workers  of a slice, at most: a grid's z has room for 65535. Each has several of more tiles
-template <typename E>
+template <typename E, bool mixed = false>
 SPIRA_API status exact_run(const conv_params &p, cudaStream_t stream, int workers = 65535) {
     if constexpr (exact_has_narrow()) {
         if (p.sizes.slices == 1) {
-            return exact_launch<exact_traits<E, 2>>(p, workers, stream);
+            return exact_launch<exact_traits<E, 2, mixed>>(p, workers, stream);
         }
     }
-    return exact_launch<exact_traits<E, 4>>(p, workers, stream);
+    return exact_launch<exact_traits<E, 4, mixed>>(p, workers, stream);
 }
 
 } // namespace spira

@@ -19,8 +19,10 @@ struct conv_pack_request {
     int64_t first; // number of weight[0] among all that the caller has
     void *packed;
     device_status *trouble;
-    conv_weights_tag tag = {}; // zero: none
-    size_t bytes = 0;          // of packed, its end the tag
+    conv_weights_tag tag = {};   // zero: none
+    size_t bytes = 0;            // of packed, its end the tag
+    const float *step = nullptr; // of int8 layers, as the scales: see conv_weights
+    float scale_in = 0.0f, scale_in2 = 0.0f;
 };
 
 // Launches a kernel that packs `total` pieces, a thread each. In training it runs in front of every
@@ -39,6 +41,9 @@ SPIRA_API status conv_pack_launch(const conv_pack_request *r, int64_t total, int
     p.packed = r->packed;
     p.trouble = r->trouble;
     p.own = r->tag;
+    p.step = r->step;
+    p.scale_in = r->scale_in;
+    p.scale_in2 = r->scale_in2;
     p.tag = r->bytes ? (conv_weights_tag *)((char *)r->packed + r->bytes) - 1 : nullptr;
     return kernel_launch(
         kernel,
@@ -75,7 +80,7 @@ SPIRA_API status conv_pack_as(tag, const conv_pack_request *r, cudaStream_t stre
         }
     }
     if (conv_packed_floats(&r->shape, kernel)) {
-        return conv_pack_launch(r, total, 0, conv_exact_pack_kernel<0, order>, stream);
+        return conv_pack_launch(r, total, 0, conv_exact_pack_kernel<sizeof(E) == 1, order>, stream);
     }
     return conv_not_compiled();
 }
@@ -97,11 +102,17 @@ SPIRA_API status conv_pack_shortcut(tag own, const conv_pack_request *r, cudaStr
 }
 
 // Checks weights of a shape. bytes: that their packed form needs.
-SPIRA_API status conv_pack_check(const conv_weights *w, size_t bytes) {
+SPIRA_API status conv_pack_check(const conv_shape *s, const conv_weights *w, size_t bytes) {
     SPIRA_REQUIRE(w, status_null_pointer, "weights", 0);
     SPIRA_TRY(pointer_check(w->weight, sizeof(float), "weight"));
-    SPIRA_REQUIRE(!w->step && w->scale_in == 0 && w->scale_in2 == 0, status_unsupported,
-                  "weights (step and scales of a layer that is not int8)", 0);
+    const bool i8 = s->type == numeric_i8;
+    if (i8) {
+        SPIRA_TRY(pointer_check(w->step, sizeof(float), "weights.step"));
+    }
+    SPIRA_REQUIRE(i8 || !w->step, status_unsupported, "weights.step (of a layer that is not int8)",
+                  0);
+    SPIRA_TRY(conv_scale_check(w->scale_in, i8, "weights.scale_in"));
+    SPIRA_TRY(conv_scale_check(w->scale_in2, i8 && s->cin2, "weights.scale_in2"));
     SPIRA_TRY(workspace_check(w->packed, w->packed_bytes, bytes, "packed"));
     return w->trouble ? pointer_check(w->trouble, alignof(device_status), "trouble")
                       : status_success();
@@ -109,14 +120,19 @@ SPIRA_API status conv_pack_check(const conv_weights *w, size_t bytes) {
 
 SPIRA_API conv_pack_request conv_pack_request_of(const device_info *gpu, const conv_shape *shape,
                                                  conv_kernel kernel, const conv_weights *w) {
-    return {gpu, *shape, kernel, shape->cin + shape->cin2, w->weight, 0, w->packed, w->trouble};
+    conv_pack_request r = {gpu,       *shape, kernel,    shape->cin + shape->cin2,
+                           w->weight, 0,      w->packed, w->trouble};
+    r.step = w->step;
+    r.scale_in = w->scale_in;
+    r.scale_in2 = w->scale_in2;
+    return r;
 }
 
 // Packs weights for a kernel, without a tag.
 template <numeric format>
 SPIRA_API status conv_pack(const device_info *gpu, const conv_shape *shape, conv_kernel kernel,
                            const conv_weights *w, cudaStream_t stream) {
-    SPIRA_TRY(conv_pack_check(w, conv_packed_bytes(shape, kernel)));
+    SPIRA_TRY(conv_pack_check(shape, w, conv_packed_bytes(shape, kernel)));
     const conv_pack_request request = conv_pack_request_of(gpu, shape, kernel, w);
     return numeric_dispatch<format>(shape->type,
                                     [&](auto tag) { return conv_pack_as(tag, &request, stream); });

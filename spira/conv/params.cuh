@@ -17,8 +17,9 @@
 namespace spira {
 
 enum {
-    conv_lane_bytes = 16,  // a lane's bytes of a chunk
-    conv_chunk_bytes = 64, // a chunk of a row: 4 lanes; 32 channels of 16 bits, 16 of 32 bits
+    conv_lane_bytes = 16, // a lane's bytes of a chunk
+    conv_chunk_bytes =
+        64, // a chunk of a row: 4 lanes; 64 channels of int8, 32 of 16 bits, 16 of 32
 };
 
 SPIRA_BOTH int conv_chunks(int channels, numeric type) {
@@ -55,11 +56,13 @@ struct conv_params {
     int fold;            // offsets that share a step; conv/narrow.cuh
     bool tf32;           // rows are rounded to it; conv/exact.cuh
     conv_sizes sizes;
-    bool wide_in, wide_in2;        // rows of the sources are aligned to 16 bytes
-    bool wide_out;                 // rows of outputs and residual are aligned to 4 elements
-    bool programmatic;             // see conv_args.programmatic
-    conv_params_shortcut shortcut; // conv/hopper.cuh, conv/portable.cuh
-    int halved;                    // tiles that two thread blocks share; conv/portable.cuh
+    bool wide_in, wide_in2;         // rows of the sources are aligned to 16 bytes
+    bool wide_out;                  // rows of outputs and residual are aligned to 4 elements
+    bool programmatic;              // see conv_args.programmatic
+    conv_params_shortcut shortcut;  // conv/hopper.cuh, conv/portable.cuh
+    int halved;                     // tiles that two thread blocks share; conv/portable.cuh
+    conv_quantisation quantisation; // its formats are given, and differ if `mixed`; scales: 1 of
+                                    // floating-point formats
 };
 
 SPIRA_API bool conv_aligned(const void *p, int64_t row_elements, int element, int64_t bytes) {

@@ -4,6 +4,7 @@
 #ifndef SPIRA_CONV_RUN_CUH
 #define SPIRA_CONV_RUN_CUH
 
+#include "../conv_i8.h"
 #include "choice.cuh"
 
 namespace spira {
@@ -25,7 +26,10 @@ SPIRA_API status conv_vectors_check(const float *bias, const float *scale, const
 SPIRA_API status conv_check_shortcut(const device_info *gpu, const conv_args *a) {
     const conv_shortcut *s = a->shortcut;
     const conv_shape shape = conv_shortcut_shape(&a->shape, s->cin, s->cin2);
-    SPIRA_TRY(conv_shape_check(&shape));
+    SPIRA_TRY(conv_shape_check_i8(&shape));
+    if (shape.type == numeric_i8) {
+        SPIRA_TRY(conv_i8_shortcut_check(&a->shape, s));
+    }
     SPIRA_REQUIRE(conv_shortcut_takes(&a->shape, gpu), status_unsupported, "shortcut", 0);
     SPIRA_REQUIRE(!a->sums, status_unsupported, "shortcut (with sums)", 0);
     const size_t element = (size_t)numeric_size(shape.type);
@@ -47,21 +51,35 @@ SPIRA_API status conv_check_map(const device_info *gpu, const conv_args *a) {
                                                      : status_success();
 }
 
+// Residual and output, and what int8 layers have besides.
+SPIRA_API status conv_check_formats(const conv_args *a) {
+    const conv_quantisation *q = &a->quantisation;
+    const void *residual = a->epilogue.residual;
+    SPIRA_TRY(conv_quantisation_check(&a->shape, q, residual));
+    const numeric out = conv_out_type(&a->shape, q), from = conv_residual_type(&a->shape, q);
+    SPIRA_TRY(pointer_check(a->out, (size_t)numeric_size(out), "out"));
+    if (residual) {
+        SPIRA_TRY(pointer_check(residual, (size_t)numeric_size(from), "epilogue.residual"));
+        SPIRA_REQUIRE(residual != a->out || numeric_size(from) == numeric_size(out),
+                      status_unsupported, "out (the residual, in another format)", 0);
+    }
+    if (q->step) {
+        SPIRA_TRY(pointer_check(q->step, sizeof(float), "quantisation.step"));
+        SPIRA_REQUIRE(!a->sums, status_unsupported, "sums (of an int8 layer)", 0);
+    }
+    return status_success();
+}
+
 SPIRA_API status conv_check(const device_info *gpu, const conv_args *a) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
-    SPIRA_TRY(conv_shape_check(&a->shape));
+    SPIRA_TRY(conv_shape_check_i8(&a->shape));
     SPIRA_TRY(epilogue_check(&a->epilogue));
-    SPIRA_TRY(conv_quantisation_check(&a->shape, &a->quantisation, a->epilogue.residual));
-    SPIRA_REQUIRE(!a->quantisation.mixed, status_unsupported, "quantisation.mixed", 0);
+    SPIRA_TRY(conv_check_formats(a));
     const size_t element = (size_t)numeric_size(a->shape.type);
     SPIRA_TRY(pointer_check(a->in, element, "in"));
     if (a->shape.cin2) {
         SPIRA_TRY(pointer_check(a->in2, element, "in2"));
-    }
-    SPIRA_TRY(pointer_check(a->out, element, "out"));
-    if (a->epilogue.residual) {
-        SPIRA_TRY(pointer_check(a->epilogue.residual, element, "epilogue.residual"));
     }
     SPIRA_TRY(pointer_check(a->weights, workspace_alignment, "weights"));
     const conv_epilogue &e = a->epilogue;
@@ -116,13 +134,25 @@ SPIRA_API conv_params_shortcut conv_shortcut_params(const conv_args *a, conv_ker
     return p;
 }
 
+// The formats of residual and output in full.
+SPIRA_API conv_quantisation conv_quantisation_of(const conv_args *a) {
+    conv_quantisation q = a->quantisation;
+    q.residual_type = conv_residual_type(&a->shape, &q);
+    q.out_type = conv_out_type(&a->shape, &q);
+    q.mixed =
+        q.out_type != a->shape.type || (a->epilogue.residual && q.residual_type != a->shape.type);
+    q.residual_scale = q.residual_scale > 0 ? q.residual_scale : 1;
+    q.out_inverse = q.out_inverse > 0 ? q.out_inverse : 1;
+    return q;
+}
+
 // All but p.sizes, and what follows from these.
 SPIRA_API conv_params conv_params_of(const device_info *gpu, const conv_args *a,
                                      conv_kernel kernel) {
     const conv_shape *s = &a->shape;
-    const int element = numeric_size(s->type);
     conv_params p = {};
     conv_sources_set(s, a, &p);
+    p.quantisation = conv_quantisation_of(a);
     p.residual = a->epilogue.residual;
     p.out = a->out;
     p.order = conv_order(a->map);
@@ -139,8 +169,10 @@ SPIRA_API conv_params conv_params_of(const device_info *gpu, const conv_args *a,
     }
     p.multiprocessors = gpu->multiprocessors;
     p.tf32 = s->type == numeric_tf32;
-    p.wide_out = conv_aligned(a->out, s->cout, element, 4 * element) &&
-                 conv_aligned(p.residual, s->cout, element, 4 * element);
+    const int out = numeric_size(p.quantisation.out_type);
+    const int residual = numeric_size(p.quantisation.residual_type);
+    p.wide_out = conv_aligned(a->out, s->cout, out, 4 * out) &&
+                 conv_aligned(p.residual, s->cout, residual, 4 * residual);
     p.programmatic = a->programmatic && gpu->programmatic;
     if (a->shortcut) {
         p.shortcut = conv_shortcut_params(a, kernel);
@@ -150,14 +182,14 @@ SPIRA_API conv_params conv_params_of(const device_info *gpu, const conv_args *a,
 
 // ---- launch -------------------------------------------------------------------------------------
 
-template <bool shortcuts, typename tag>
-SPIRA_API status conv_run(tag own, const device_info *gpu, const conv_args *a,
-                          cudaStream_t stream) {
+// Launches the kernel of a layer. mixed: for floating-point layers whose residual or output has
+// another format.
+template <bool shortcuts, bool mixed, typename tag>
+SPIRA_API status conv_launch(tag own, const device_info *gpu, const conv_params &p,
+                             conv_kernel kernel, cudaStream_t stream) {
     typedef typename tag::element E;
-    const conv_kernel kernel = conv_kernel_of(&a->shape, gpu);
-    conv_params p = conv_params_of(gpu, a, kernel);
-    p.sizes = a->sizes ? *a->sizes : conv_sizes_choose(&a->shape, p.capacity, gpu);
-    SPIRA_REQUIRE(conv_sizes_fit(&a->shape, gpu, &p.sizes), status_unsupported, "sizes", 0);
+    SPIRA_REQUIRE(!mixed || (kernel != conv_kernel_hopper && kernel != conv_kernel_narrow),
+                  status_unsupported, "quantisation.mixed (of this layer's kernel)", kernel);
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
         if (shortcuts && kernel == conv_kernel_hopper && p.shortcut.chunks) {
             return hopper_run<E, shortcuts>(gpu, p, stream);
@@ -168,7 +200,7 @@ SPIRA_API status conv_run(tag own, const device_info *gpu, const conv_args *a,
     }
     if constexpr (conv_compiled(conv_kernel_portable, tag::value)) {
         if (kernel == conv_kernel_portable) {
-            return portable_run(own, gpu, p, stream);
+            return portable_run<mixed>(own, gpu, p, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_narrow, tag::value)) {
@@ -177,9 +209,26 @@ SPIRA_API status conv_run(tag own, const device_info *gpu, const conv_args *a,
         }
     }
     if (kernel == conv_kernel_exact && (gpu->capability >= 80 || device_code_within(0, 79))) {
-        return exact_run<E>(p, stream);
+        return exact_run<E, mixed>(p, stream);
     }
     return conv_not_compiled();
+}
+
+template <bool shortcuts, bool mixed, typename tag>
+SPIRA_API status conv_run(tag own, const device_info *gpu, const conv_args *a,
+                          cudaStream_t stream) {
+    const conv_kernel kernel = conv_kernel_of(&a->shape, gpu);
+    conv_params p = conv_params_of(gpu, a, kernel);
+    p.sizes = a->sizes ? *a->sizes : conv_sizes_choose(&a->shape, p.capacity, gpu);
+    SPIRA_REQUIRE(conv_sizes_fit(&a->shape, gpu, &p.sizes), status_unsupported, "sizes", 0);
+    if (p.quantisation.mixed && tag::value != numeric_i8) {
+        if constexpr (mixed) {
+            return conv_launch<shortcuts, true>(own, gpu, p, kernel, stream);
+        }
+        return status_make(status_unsupported,
+                           "quantisation.mixed (call conv<format, shortcuts, true>)", 0);
+    }
+    return conv_launch<shortcuts, false>(own, gpu, p, kernel, stream);
 }
 
 } // namespace spira

@@ -23,6 +23,8 @@ struct conv_pack_params {
     device_status *trouble; // or null
     conv_weights_tag *tag;  // or null: where `own` is written
     conv_weights_tag own;   // it
+    const float *step;      // of int8 layers, as the scales: see conv_weights
+    float scale_in, scale_in2;
 };
 
 // The first thread writes the tag.
@@ -42,16 +44,26 @@ SPIRA_DEVICE E conv_pack_weight(const conv_pack_params &p, int64_t offset, bool 
     const int64_t from =
         conv_weight_index<order>(&s, p.rows, offset, (second ? s.cin : 0) + in, out);
     const float w = inside ? p.weight[from] : 0.0f;
-    const bool half = sizeof(E) == 2;
-    const E rounded = element_from_float<E>(half ? w : element_operand(p.shape.type, w));
-    if (float_is_finite(element_to_float(rounded))) {
+    E rounded;
+    bool good;
+    if constexpr (sizeof(E) == 1) {
+        const float step = inside ? p.step[out] : 1.0f;
+        rounded = conv_i8_weight(w, second ? p.scale_in2 : p.scale_in, step);
+        good = float_is_finite(w) && step > 0 && float_is_finite(step);
+    } else {
+        const bool half = sizeof(E) == 2;
+        rounded = element_from_float<E>(half ? w : element_operand(p.shape.type, w));
+        good = float_is_finite(element_to_float(rounded));
+    }
+    if (good) {
         return rounded;
     }
     if (p.trouble) {
         device_status_raise(p.trouble, device_flag_weights,
                             (uint32_t)min_of(p.first + from, UINT32_MAX));
     }
-    return element_from_float<E>(copysignf(numeric_largest(p.shape.type), w));
+    return sizeof(E) == 1 ? rounded
+                          : element_from_float<E>(copysignf(numeric_largest(p.shape.type), w));
 }
 
 // ---- operands of mma.sync: portable/, pairs/ ----------------------------------------------------
@@ -116,9 +128,10 @@ SPIRA_KERNEL void __launch_bounds__(256)
 }
 
 // ---- plain floats: exact.cuh, portable/ in exact fp32, pairs/ -----------------------------------
-// [volume, chunks, blocks of 32 output channels, 16, 32] floats: a chunk is 16 input channels of
-// one source. So a warp reads an input channel's weights of 32 neighbouring output channels as 128
-// contiguous bytes. They are rounded to the format. Channels past the last are zero.
+// [volume, chunks, blocks of 32 output channels, 16, 32] floats, of int8 layers int32: a chunk is
+// 16 input channels of one source. So a warp reads an input channel's weights of 32 neighbouring
+// output channels as 128 contiguous bytes. They are rounded to the format. Channels past the last
+// are zero.
 
 enum {
     conv_exact_in = 16,  // input channels of a chunk
@@ -140,8 +153,8 @@ SPIRA_API int64_t conv_exact_weights(const conv_shape *s) {
            conv_exact_chunk(s->cout);
 }
 
-// total: conv_exact_weights
-template <int = 0, conv_weights_order order = conv_weights_own>
+// total: conv_exact_weights; i8: of an int8 layer
+template <bool i8 = false, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
     conv_exact_pack_kernel(const __grid_constant__ conv_pack_params p) {
     const conv_shape &s = p.shape;
@@ -158,7 +171,12 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const int in =
         (second ? chunk - chunks1 : chunk) * conv_exact_in + at % conv_exact_block / conv_exact_out;
     const int out = at / conv_exact_block * conv_exact_out + at % conv_exact_out;
-    ((float *)p.packed)[i] = conv_pack_weight<float, order>(p, i / size / chunks, second, in, out);
+    const int64_t offset = i / size / chunks;
+    if constexpr (i8) {
+        ((int32_t *)p.packed)[i] = conv_pack_weight<int8_t, order>(p, offset, second, in, out);
+    } else {
+        ((float *)p.packed)[i] = conv_pack_weight<float, order>(p, offset, second, in, out);
+    }
 }
 
 } // namespace spira

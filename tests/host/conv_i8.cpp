@@ -67,9 +67,9 @@ TEST(conv_i8_sums_fit_int32) {
     s = {1024, 129, 0, 1, numeric_i8};
     conv_shortcut shortcut = {};
     shortcut.cin = 8;
-    CHECK_OK(conv_i8_products_check(&s, &shortcut));
+    CHECK_OK(conv_i8_shortcut_check(&s, &shortcut));
     shortcut.cin2 = 1;
-    CHECK_STATUS(conv_i8_products_check(&s, &shortcut), status_bad_size);
+    CHECK_STATUS(conv_i8_shortcut_check(&s, &shortcut), status_bad_size);
 
     const std::vector<int8_t> in(4096, -128), weight(4096 * 32, -127);
     const std::vector<int32_t> map(32, 0);

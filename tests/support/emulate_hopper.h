@@ -97,6 +97,11 @@ inline __nv_bfloat16 element_from_float<__nv_bfloat16>(float f) {
     return {bf16_from_float(f)};
 }
 
+template <>
+inline int8_t element_from_float<int8_t>(float f) {
+    return i8_from_float(f);
+}
+
 inline uint32_t tf32_bits(float f) {
     return float_bits(tf32_round(f));
 }
@@ -114,7 +119,7 @@ inline float element_operand(numeric type, float f) {
 
 // Used by kernels that are not emulated.
 template <typename E>
-void mma_step(float (&sum)[4], uint4 a, uint32_t b0, uint32_t b1);
+void mma_step(typename numeric_sum<E>::type (&sum)[4], uint4 a, uint32_t b0, uint32_t b1);
 
 // Dynamic shared memory, under the name that conv/hopper/kernel.cuh declares.
 alignas(128) inline thread_local char hopper_dynamic[232448];

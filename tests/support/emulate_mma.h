@@ -32,10 +32,14 @@ inline matrix_operands &matrix_own(matrix_operands *&all) {
     return all[own % 32];
 }
 
-// The elements of a word: two, or a float, which the instruction cuts to tf32.
+// The elements of a word: four of int8, two, or a float, which the instruction cuts to tf32.
 template <typename E>
-void matrix_values(uint32_t word, float (&to)[4 / sizeof(E)]) {
-    if constexpr (sizeof(E) == 4) {
+void matrix_values(uint32_t word, typename spira::numeric_sum<E>::type (&to)[4 / sizeof(E)]) {
+    if constexpr (sizeof(E) == 1) {
+        for (int i = 0; i < 4; ++i) {
+            to[i] = (int8_t)(word >> 8 * i & 0xff);
+        }
+    } else if constexpr (sizeof(E) == 4) {
         to[0] = spira::float_from_bits(word & ~0x1fffu);
     } else {
         to[0] = values_of<E>()[word & 0xffff];
@@ -48,8 +52,8 @@ void matrix_values(uint32_t word, float (&to)[4 / sizeof(E)]) {
 namespace spira {
 
 template <typename E, int many>
-void mma_steps(float (&sum)[many][4], const uint4 (&a)[many], uint32_t b0, uint32_t b1,
-               int line = __builtin_LINE()) {
+void mma_steps(typename numeric_sum<E>::type (&sum)[many][4], const uint4 (&a)[many], uint32_t b0,
+               uint32_t b1, int line = __builtin_LINE()) {
     using namespace emulate;
     matrix_operands *all, &own = matrix_own(all);
     std::copy_n(a, many, own.a);
@@ -59,7 +63,7 @@ void mma_steps(float (&sum)[many][4], const uint4 (&a)[many], uint32_t b0, uint3
     const int g = lane() / 4, t = lane() % 4;
     for (int depth = 0; depth < 8; ++depth) { // words of a row: four low, four high
         const int part = depth % 4, high = depth / 4;
-        float column[2][4 / sizeof(E)], row[4 / sizeof(E)];
+        typename numeric_sum<E>::type column[2][4 / sizeof(E)], row[4 / sizeof(E)];
         for (int c = 0; c < 2; ++c) {
             matrix_values<E>(all[(2 * t + c) * 4 + part].b[high], column[c]);
         }
@@ -76,8 +80,8 @@ void mma_steps(float (&sum)[many][4], const uint4 (&a)[many], uint32_t b0, uint3
 }
 
 template <typename E>
-void mma_step(float (&sum)[4], uint4 a, uint32_t b0, uint32_t b1) {
-    float one[1][4];
+void mma_step(typename numeric_sum<E>::type (&sum)[4], uint4 a, uint32_t b0, uint32_t b1) {
+    typename numeric_sum<E>::type one[1][4];
     std::copy_n(sum, 4, one[0]);
     mma_steps<E>(one, {a}, b0, b1);
     std::copy_n(one[0], 4, sum);

@@ -15,8 +15,10 @@ namespace spira {
 template <numeric n>
 struct numeric_tag {
     static constexpr numeric value = n;
-    typedef std::conditional_t<n == numeric_f16, __half,
-                               std::conditional_t<n == numeric_bf16, __nv_bfloat16, float>>
+    typedef std::conditional_t<
+        n == numeric_f16, __half,
+        std::conditional_t<n == numeric_bf16, __nv_bfloat16,
+                           std::conditional_t<n == numeric_i8, int8_t, float>>>
         element;
 };
 

@@ -7,7 +7,7 @@
 
 namespace spira {
 
-// Formats that Hopper's kernel has.
+// Formats of 16 bits.
 SPIRA_API constexpr bool portable_half(numeric type) {
     return type == numeric_f16 || type == numeric_bf16;
 }
@@ -24,7 +24,7 @@ SPIRA_API int portable_columns_least(numeric type) {
 
 // And at most: with 128 fp32 and tf32 lack registers.
 SPIRA_API int portable_columns_most(numeric type) {
-    return portable_half(type) ? 128 : 96;
+    return numeric_size(type) < 4 ? 128 : 96;
 }
 
 // Output channels of a thread block, at most `most`: 64, 96 or 128, whichever leaves the fewest
@@ -37,10 +37,10 @@ SPIRA_API int portable_columns_choose(int cout, int most = 128) {
     return best;
 }
 
-// Whether a layer can be cut so. conv_sizes: `slices` is columns / 32: 2, 3, 4 in fp16 and bf16, or
-// 1 in exact fp32; `tiles` is the pairs of row groups of a tile: 1, or 2 with 128 columns, in exact
-// fp32 with 64; `split` is the sets of consumer warps: 1, or 2 with 64 columns and one pair, but
-// not in exact fp32.
+// Whether a layer can be cut so. conv_sizes: `slices` is columns / 32: 2, 3, in fp16, bf16 and int8
+// 4, or 1 in exact fp32; `tiles` is the pairs of row groups of a tile: 1, or 2 with 128 columns, in
+// exact fp32 with 64; `split` is the sets of consumer warps: 1, or 2 with 64 columns and one pair,
+// but not in exact fp32.
 SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv_sizes *size) {
     if (size->slices < 1 || size->slices > 4 || size->tiles < 1 || size->tiles > 2) {
         return false;
@@ -68,9 +68,10 @@ SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity
     auto few = [&](int columns, int each) { // tiles of 128 rows, of a multiprocessor
         return pairs * ceil_div(s->cout, columns) <= (int64_t)each * d->multiprocessors;
     };
+    const int most_columns = portable_columns_most(s->type);
     const bool narrow = portable_columns_least(s->type) == 32 && (s->cout <= 32 || few(64, 1));
-    const bool halves = portable_half(s->type) && s->cout % 128 == 0; // 64 columns leave none empty
-    const int most = few(128, halves ? 2 : 1) ? 64 : portable_columns_most(s->type);
+    const bool halves = most_columns == 128 && s->cout % 128 == 0; // 64 columns leave none empty
+    const int most = few(128, halves ? 2 : 1) ? 64 : most_columns;
     const int columns = narrow ? 32 : portable_columns_choose(s->cout, most);
     const int slices = columns / 32;
     const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;

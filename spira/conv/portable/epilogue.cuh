@@ -26,16 +26,16 @@ SPIRA_DEVICE void portable_outputs_load(uint32_t stage, int (&row)[T::fragments]
 }
 
 // The lane's four channels of bands 2 q and 2 q + 1, of row h of a fragment.
-template <int bands>
-SPIRA_DEVICE float4 portable_quad(const float (&sum)[bands][4], int q, int h) {
-    return make_float4(sum[2 * q][h], sum[2 * q][2 + h], sum[2 * q + 1][h], sum[2 * q + 1][2 + h]);
+template <int bands, typename Sum>
+SPIRA_DEVICE float4 portable_quad(const Sum (&sum)[bands][4], int q, int h) {
+    return make_float4((float)sum[2 * q][h], (float)sum[2 * q][2 + h], (float)sum[2 * q + 1][h],
+                       (float)sum[2 * q + 1][2 + h]);
 }
 
 // Adds conv_params.sums. channel: the lane's first.
 template <typename T>
 SPIRA_DEVICE void portable_sums_add(const conv_params &p, int channel,
-                                    const int (&row)[T::fragments][2],
-                                    float (&sum)[T::fragments][T::bands][4]) {
+                                    const int (&row)[T::fragments][2], portable_sums<T> &sum) {
     const int pitch = conv_sums_pitch(p.cout);
 #pragma unroll
     for (int j = 0; j < T::fragments; ++j) {
@@ -72,7 +72,9 @@ struct portable_packed {
 
 template <typename E>
 SPIRA_DEVICE void portable_packed_load(const E *from, portable_packed<E> &v) {
-    if constexpr (sizeof(E) == 2) {
+    if constexpr (sizeof(E) == 1) {
+        v.word[0] = *(const uint32_t *)from;
+    } else if constexpr (sizeof(E) == 2) {
         const uint2 w = *(const uint2 *)from;
         v.word[0] = w.x, v.word[1] = w.y;
     } else {
@@ -99,7 +101,7 @@ SPIRA_DEVICE conv_quad<E> portable_packed_quad(portable_packed<E> &v) {
 template <typename T, bool plain>
 SPIRA_DEVICE void portable_finish_wide(const conv_params &p, uint32_t vectors, int channel,
                                        const int (&row)[T::fragments][2],
-                                       const float (&sum)[T::fragments][T::bands][4]) {
+                                       const portable_sums<T> &sum) {
     typedef typename T::element E;
     const auto pitch = (uint32_t)(p.cout * (int)sizeof(E));
 #pragma unroll
@@ -141,8 +143,7 @@ SPIRA_DEVICE void portable_finish_wide(const conv_params &p, uint32_t vectors, i
 // registers, two bands at a time.
 template <typename T>
 SPIRA_DEVICE void portable_finish_some(const conv_params &p, uint32_t vectors, int channel,
-                                       int (&row)[T::fragments][2],
-                                       float (&sum)[T::fragments][T::bands][4]) {
+                                       int (&row)[T::fragments][2], portable_sums<T> &sum) {
     enum { quads = T::bands / 2, values = T::fragments * T::bands * 4 };
 #pragma unroll 1
     for (int i = 0; i < T::fragments * quads; ++i) {
@@ -152,8 +153,12 @@ SPIRA_DEVICE void portable_finish_some(const conv_params &p, uint32_t vectors, i
             if (row[0][h] >= 0 && first < p.cout) {
                 const conv_affine_4 affine = // for each row: registers
                     portable_affine_load<T>(vectors + 32 * q * (int)sizeof(float));
-                conv_output_store<typename T::element>(p, {affine, first}, row[0][h],
-                                                       portable_quad<T::bands>(sum[0], 0, h));
+                const float4 four = portable_quad<T::bands>(sum[0], 0, h);
+                if constexpr (T::mixed) {
+                    conv_output_store_mixed(p, {affine, first}, row[0][h], four);
+                } else {
+                    conv_output_store<typename T::element>(p, {affine, first}, row[0][h], four);
+                }
             }
         }
 #pragma unroll
@@ -173,17 +178,19 @@ SPIRA_DEVICE void portable_finish_some(const conv_params &p, uint32_t vectors, i
 // shifts are T::columns behind.
 template <typename T>
 SPIRA_DEVICE void portable_finish_any(const conv_params &p, const float *scale, int channel,
-                                      int (&row)[T::fragments][2],
-                                      float (&sum)[T::fragments][T::bands][4]) {
+                                      int (&row)[T::fragments][2], portable_sums<T> &sum) {
     const int own = portable_g<T>() * 4;
     const uint32_t vectors = shared_address(scale + own);
     channel += own;
-    if (p.sums) {
+    constexpr bool integer = sizeof(typename T::element) == 1;
+    if (!integer && p.sums) {
         portable_sums_add<T>(p, channel, row, sum);
     }
-    if (p.wide_out && !p.residual && activation_is_bound(p.epilogue.act)) {
+    if (T::mixed && (!integer || p.quantisation.mixed)) {
+        portable_finish_some<T>(p, vectors, channel, row, sum);
+    } else if (p.wide_out && !p.residual && activation_is_bound(p.epilogue.act)) {
         portable_finish_wide<T, true>(p, vectors, channel, row, sum);
-    } else if (p.wide_out && !T::exact) { // in exact fp32 the products take most of the time
+    } else if (p.wide_out && !T::exact) { // in exact arithmetic the products take most of the time
         portable_finish_wide<T, T::exact>(p, vectors, channel, row, sum);
     } else {
         portable_finish_some<T>(p, vectors, channel, row, sum);

@@ -14,7 +14,9 @@ SPIRA_DEVICE void portable_prepare(const conv_params &p, const conv_work &work,
     const int i = (int)threadIdx.x;
     static_assert(T::columns <= T::threads, "a thread for each channel");
     conv_scale_load<T::columns>(p, work.channel, T::columns, i, shared);
-    if (p.shortcut.chunks) {
+    if constexpr (sizeof(typename T::element) == 1) {
+        conv_step_load<T::columns>(p, work.channel, T::columns, i, shared);
+    } else if (p.shortcut.chunks) {
         conv_shortcut_load<T::columns>(p, work.channel, T::columns, i, shared);
     }
 }
@@ -163,29 +165,47 @@ SPIRA_DEVICE void portable_stage_pass(portable_ring &ring) {
     portable_ring_step(ring, 1);
 }
 
+// Sums as words: bytes_as would keep them in local memory.
+SPIRA_DEVICE uint32_t portable_word(float sum) {
+    return __float_as_uint(sum);
+}
+
+SPIRA_DEVICE uint32_t portable_word(int32_t sum) {
+    return (uint32_t)sum;
+}
+
+SPIRA_DEVICE void portable_word_add(uint32_t word, float &sum) {
+    sum += __uint_as_float(word);
+}
+
+SPIRA_DEVICE void portable_word_add(uint32_t word, int32_t &sum) {
+    sum += (int32_t)word;
+}
+
 // Finishes a tile of two sets. Two warps have sums of the same outputs: each hands those of half of
 // its fragments to the other one, adds what it gets to the rest, and finishes these. The thread
 // block has no other tile, so its ring is free when all warps have multiplied their last stage.
 template <typename T>
 SPIRA_DEVICE void portable_finish_both(const conv_params &p, const float *scale, int channel,
                                        uint32_t memory, const int (&row)[T::fragments][2],
-                                       const float (&sum)[T::fragments][T::bands][4]) {
+                                       const portable_sums<T> &sum) {
+    typedef typename numeric_sum<typename T::element>::type Sum;
     enum { half = T::fragments / 2, bands = T::bands, each = half * bands * 512 };
     const portable_place own = portable_place_of<T>();
     const uint32_t at =
         memory + (uint32_t)(own.down * T::across + own.across) * (2 * each) + threadIdx.x % 32 * 16;
     const uint32_t to = at + (own.set ? 0 : each), back = at + (own.set ? each : 0);
     int own_row[half][2];
-    float own_sum[half][bands][4];
+    Sum own_sum[half][bands][4];
     named_barrier_sync(1, 32 * T::consumers);
 #pragma unroll
     for (int i = 0; i < half * bands; ++i) {
-        const float(&low)[4] = sum[i / bands][i % bands];
-        const float(&high)[4] = sum[half + i / bands][i % bands];
+        const Sum(&low)[4] = sum[i / bands][i % bands];
+        const Sum(&high)[4] = sum[half + i / bands][i % bands];
         uint32_t other[4];
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-            other[e] = __float_as_uint(own.set ? low[e] : high[e]);
+            other[e] = portable_word(own.set ? low[e] : high[e]);
             own_sum[i / bands][i % bands][e] = own.set ? high[e] : low[e];
         }
         shared_store_4(to + i * 512, make_uint4(other[0], other[1], other[2], other[3]));
@@ -193,9 +213,10 @@ SPIRA_DEVICE void portable_finish_both(const conv_params &p, const float *scale,
     named_barrier_sync(1, 32 * T::consumers);
 #pragma unroll
     for (int i = 0; i < half * bands; ++i) {
-        const float4 v = portable_floats(shared_load_4(back + i * 512));
-        float(&s)[4] = own_sum[i / bands][i % bands];
-        s[0] += v.x, s[1] += v.y, s[2] += v.z, s[3] += v.w;
+        const uint4 v = shared_load_4(back + i * 512);
+        Sum(&s)[4] = own_sum[i / bands][i % bands];
+        portable_word_add(v.x, s[0]), portable_word_add(v.y, s[1]);
+        portable_word_add(v.z, s[2]), portable_word_add(v.w, s[3]);
     }
 #pragma unroll
     for (int i = 0; i < 2 * half; ++i) {
@@ -218,7 +239,7 @@ SPIRA_DEVICE void portable_consume(const conv_params &p, const conv_work &work,
         pdl_wait(); // before residual, sums and outputs
     }
     for (int left = work.tiles; left > 0; --left) { // between two tiles no register holds sums
-        float sum[T::fragments][T::bands][4];
+        portable_sums<T> sum;
         portable_clear<T>(sum);
         uint32_t at, barrier;
 #pragma unroll 1
@@ -310,7 +331,7 @@ SPIRA_BOTH constexpr bool portable_has_code([[maybe_unused]] int element) {
 #if !SPIRA_MMA
     return false;
 #elif defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(SPIRA_PLAIN_SM90)
-    return element > 2;
+    return element != 2;
 #else
     return true;
 #endif

@@ -53,29 +53,31 @@ SPIRA_API status portable_launch(const device_info *gpu, conv_params p, cudaStre
 }
 
 // Computes a layer. p.sizes must fit (portable_sizes_fit). tag: of the format; p.weights: of
-// conv_mma_pack_kernel, in exact fp32 of conv_exact_pack_kernel.
-template <typename tag>
+// conv_mma_pack_kernel, in exact fp32 of conv_exact_pack_kernel. mixed: see portable_traits
+template <bool mixed = false, typename tag>
 SPIRA_API status portable_run(tag, const device_info *gpu, const conv_params &p,
                               cudaStream_t stream) {
     typedef typename tag::element E;
     constexpr bool exact = tag::value == numeric_f32;
     const bool large = p.sizes.tiles > 1;
-    auto launch = portable_launch<portable_traits<E, 4, 4, 1, 4, exact>>;
+    auto launch = portable_launch<portable_traits<E, 4, 4, 1, 4, exact, 1, mixed>>;
     if constexpr (exact) {
-        launch = p.sizes.slices == 1 ? portable_launch<portable_traits<E, 2, 4, 1, 4, true>>
+        launch = p.sizes.slices == 1
+                     ? portable_launch<portable_traits<E, 2, 4, 1, 4, true, 1, mixed>>
                  : large && p.sizes.slices == 2
-                     ? portable_launch<portable_traits<E, 4, 4, 1, 8, true>>
+                     ? portable_launch<portable_traits<E, 4, 4, 1, 8, true, 1, mixed>>
                      : launch;
     } else {
         launch = portable_splits(&p.sizes, p.capacity)
-                     ? portable_launch<portable_traits<E, 4, 4, 1, 4, false, 2>>
+                     ? portable_launch<portable_traits<E, 4, 4, 1, 4, false, 2, mixed>>
                      : launch;
     }
-    launch = p.sizes.slices == 3 ? portable_launch<portable_traits<E, 6, 4, 1, 4, exact>> : launch;
-    if constexpr (sizeof(E) == 2) {
+    launch = p.sizes.slices == 3 ? portable_launch<portable_traits<E, 6, 4, 1, 4, exact, 1, mixed>>
+                                 : launch;
+    if constexpr (sizeof(E) < 4) {
         launch = p.sizes.slices < 4 ? launch
-                 : large            ? portable_launch<portable_traits<E, 4, 8, 2, 4>>
-                                    : portable_launch<portable_traits<E, 4, 8, 2, 2>>;
+                 : large ? portable_launch<portable_traits<E, 4, 8, 2, 4, false, 1, mixed>>
+                         : portable_launch<portable_traits<E, 4, 8, 2, 2, false, 1, mixed>>;
     }
     return launch(gpu, p, stream);
 }

@@ -181,8 +181,7 @@ SPIRA_DEVICE uint32_t portable_tf32(uint32_t v) {
 // overlapping with the products. So fragments are rounded before they are known to be there.
 template <typename T>
 SPIRA_DEVICE void portable_half_multiply(const portable_place_in &from, int half, uint32_t state,
-                                         portable_operands<T> &h,
-                                         float (&sum)[T::fragments][T::bands][4]) {
+                                         portable_operands<T> &h, portable_sums<T> &sum) {
     typedef typename T::element E;
     const uint32_t rows = from.rows ^ (uint32_t)half * 32;
 #pragma unroll
@@ -202,9 +201,9 @@ SPIRA_DEVICE void portable_half_multiply(const portable_place_in &from, int half
 }
 
 // Rescales the accumulators of the offsets, so that the shortcut's products can be added: see
-// conv_shortcut_load. ratio: of the warp's channels.
+// conv_shortcut_load. Those of int8 share their scale. ratio: of the warp's channels.
 template <typename T>
-SPIRA_DEVICE void portable_scale(const float *ratio, float (&sum)[T::fragments][T::bands][4]) {
+SPIRA_DEVICE void portable_scale(const float *ratio, portable_sums<T> &sum) {
     const float *own = ratio + portable_g<T>() * 4;
 #pragma unroll
     for (int i = 0; i < T::bands; ++i) {
@@ -223,13 +222,15 @@ SPIRA_DEVICE void portable_scale(const float *ratio, float (&sum)[T::fragments][
 // lane's addresses; ratio: of the warp's channels, portable_scale.
 template <typename T>
 SPIRA_DEVICE uint32_t portable_multiply(const portable_place_in &from, const float *ratio,
-                                        float (&sum)[T::fragments][T::bands][4]) {
+                                        portable_sums<T> &sum) {
     portable_operands<T> h;
     const uint32_t word = shared_load(from.header);
     portable_half_load<T>(from, 0, h);
     const uint32_t state = portable_state_of(word, from);
-    if (portable_flagged(state, portable_flag_scale)) {
-        portable_scale<T>(ratio, sum);
+    if constexpr (sizeof(typename T::element) > 1) {
+        if (portable_flagged(state, portable_flag_scale)) {
+            portable_scale<T>(ratio, sum);
+        }
     }
     portable_half_multiply<T>(from, 0, state, h, sum);
     portable_half_load<T>(from, 1, h);
@@ -238,10 +239,10 @@ SPIRA_DEVICE uint32_t portable_multiply(const portable_place_in &from, const flo
 }
 
 template <typename T>
-SPIRA_DEVICE void portable_clear(float (&sum)[T::fragments][T::bands][4]) {
+SPIRA_DEVICE void portable_clear(portable_sums<T> &sum) {
 #pragma unroll
     for (int i = 0; i < T::fragments * T::bands * 4; ++i) {
-        sum[i / 4 / T::bands][i / 4 % T::bands][i % 4] = 0.0f;
+        sum[i / 4 / T::bands][i / 4 % T::bands][i % 4] = 0;
     }
 }
 

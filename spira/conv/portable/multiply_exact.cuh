@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-// spira/conv/portable/multiply_exact.cuh: a warp multiplies a stage in exact fp32.
+// spira/conv/portable/multiply_exact.cuh: a warp multiplies a stage in exact fp32, or in int32.
 //
 // Fused multiply-adds in place of matrix instructions, with the accumulators and fragments of
 // multiply.cuh: a lane has 4 neighbouring channels of each pair of bands, and 2 rows of each
 // fragment. It multiplies 4 input channels at a time, as outer products in registers. Products and
 // sums are fp32, added in ascending order of offsets and input channels: fmaf(row, weight, sum).
+// Those of int8 layers (conv/exact.cuh) are int32, of operands that are int32.
 //
 // All loads from shared memory are 16 bytes: of an input channel's weights, which 8 lanes read as
 // 128 contiguous bytes, and of 4 input channels of a row, which 8 lanes share.
@@ -42,18 +43,35 @@ SPIRA_DEVICE float4 portable_floats(uint4 v) {
                        __uint_as_float(v.w));
 }
 
+// Four words of rows or weights, for sums of a type.
+SPIRA_DEVICE float4 portable_factors(uint4 v, float) {
+    return portable_floats(v);
+}
+
+SPIRA_DEVICE uint4 portable_factors(uint4 v, int32_t) {
+    return v;
+}
+
+SPIRA_DEVICE void portable_add_product(float a, float b, float &sum) {
+    sum = fmaf(a, b, sum);
+}
+
+SPIRA_DEVICE void portable_add_product(uint32_t a, uint32_t b, int32_t &sum) {
+    sum += (int32_t)(a * b);
+}
+
 // Adds the products of one input channel: of rows 2 t and 2 t + 1 of a fragment.
-template <typename T>
-SPIRA_DEVICE void portable_add_exact(float low, float high, const float4 (&weight)[T::bands / 2],
-                                     float (&sum)[T::bands][4]) {
+template <int bands, typename Factor, typename Factors, typename Sum>
+SPIRA_DEVICE void portable_add_exact(Factor low, Factor high, const Factors (&weight)[bands / 2],
+                                     Sum (&sum)[bands][4]) {
 #pragma unroll
-    for (int q = 0; q < T::bands / 2; ++q) {
-        const float w[4] = {weight[q].x, weight[q].y, weight[q].z, weight[q].w};
+    for (int q = 0; q < bands / 2; ++q) {
+        const Factor w[4] = {weight[q].x, weight[q].y, weight[q].z, weight[q].w};
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-            float *const to = sum[2 * q + e / 2] + e % 2 * 2;
-            to[0] = fmaf(low, w[e], to[0]);
-            to[1] = fmaf(high, w[e], to[1]);
+            Sum *const to = sum[2 * q + e / 2] + e % 2 * 2;
+            portable_add_product(low, w[e], to[0]);
+            portable_add_product(high, w[e], to[1]);
         }
     }
 }
@@ -62,30 +80,32 @@ SPIRA_DEVICE void portable_add_exact(float low, float high, const float4 (&weigh
 // nothing that it does not multiply.
 template <typename T>
 SPIRA_DEVICE void portable_multiply_exact(const portable_place_in &from, uint32_t state,
-                                          float (&sum)[T::fragments][T::bands][4]) {
+                                          portable_sums<T> &sum) {
+    typedef typename numeric_sum<typename T::element>::type Sum;
     enum { quads = T::bands / 2, weights_row = conv_exact_out * sizeof(float) };
     const uint32_t pieces = (state >> portable_state_flags) / portable_flag_piece;
 #pragma unroll 1
     for (uint32_t piece = 0; piece < pieces; ++piece) {
         const uint32_t rows = from.rows ^ piece * conv_lane_bytes;
         const uint32_t weights = from.weights + piece * (4 * weights_row);
-        float4 w[4][quads];
+        decltype(portable_factors(uint4(), Sum())) w[4][quads];
 #pragma unroll
         for (int i = 0; i < 4 * quads; ++i) {
             const int k = i / quads, q = i % quads;
-            w[k][q] = portable_floats(
-                shared_load_4(weights + k * weights_row + q * ((int)conv_exact_in * weights_row)));
+            w[k][q] = portable_factors(
+                shared_load_4(weights + k * weights_row + q * ((int)conv_exact_in * weights_row)),
+                Sum());
         }
 #pragma unroll
         for (int j = 0; j < T::fragments; ++j) {
             if (portable_valid(state, j)) {
                 const uint32_t at = rows + j * T::down * portable_fragment_bytes;
-                const float4 low = portable_floats(shared_load_4(at));
-                const float4 high = portable_floats(shared_load_4(at + conv_chunk_bytes));
-                portable_add_exact<T>(low.x, high.x, w[0], sum[j]);
-                portable_add_exact<T>(low.y, high.y, w[1], sum[j]);
-                portable_add_exact<T>(low.z, high.z, w[2], sum[j]);
-                portable_add_exact<T>(low.w, high.w, w[3], sum[j]);
+                const auto low = portable_factors(shared_load_4(at), Sum());
+                const auto high = portable_factors(shared_load_4(at + conv_chunk_bytes), Sum());
+                portable_add_exact<T::bands>(low.x, high.x, w[0], sum[j]);
+                portable_add_exact<T::bands>(low.y, high.y, w[1], sum[j]);
+                portable_add_exact<T::bands>(low.z, high.z, w[2], sum[j]);
+                portable_add_exact<T::bands>(low.w, high.w, w[3], sum[j]);
             }
         }
     }
@@ -94,7 +114,7 @@ SPIRA_DEVICE void portable_multiply_exact(const portable_place_in &from, uint32_
 // Multiplies a stage and returns its state.
 template <typename T>
 SPIRA_DEVICE uint32_t portable_multiply_any(const portable_place_in &from, const float *ratio,
-                                            float (&sum)[T::fragments][T::bands][4]) {
+                                            portable_sums<T> &sum) {
     if constexpr (T::exact) {
         const uint32_t state = portable_state_of(shared_load(from.header), from);
         if (portable_flagged(state, portable_flag_scale)) {

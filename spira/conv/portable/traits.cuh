@@ -118,9 +118,11 @@ SPIRA_BOTH int portable_resident_on(int columns, int rows, int split, int shared
 
 // One variant of the kernel. Kernels and device functions take it as one template argument, T.
 template <typename E, int bands_, int fragments_, int across_, int down_, bool exact_ = false,
-          int split_ = 1>
+          int split_ = 1, bool mixed_ = false>
 struct portable_traits {
     typedef E element;
+    // Whether residual and output may have formats of their own: always in int8.
+    static constexpr bool mixed = mixed_ || sizeof(E) == 1;
     static constexpr bool exact = exact_;                        // multiply_exact.cuh; fp32
     static constexpr int bands = bands_, fragments = fragments_; // of a warp
     static constexpr int across = across_, down = down_;         // warps
@@ -158,6 +160,10 @@ struct portable_traits {
     static_assert(bands % 2 == 0, "two bands are four neighbouring channels of a lane");
     static_assert(fragments <= 8, "portable_state");
 };
+
+// The accumulators of a lane.
+template <typename T>
+using portable_sums = typename numeric_sum<typename T::element>::type[T::fragments][T::bands][4];
 
 // What each of two warps finishes that have sums of the same outputs: half of the fragments.
 template <typename T>
