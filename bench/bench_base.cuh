@@ -40,6 +40,9 @@ SPIRA_API void bench_check_status(spira::status s, const char *file, int line) {
 #define BENCH_CUDA(expression) bench_check_cuda((expression), #expression, __FILE__, __LINE__)
 #define BENCH_TRY(expression) bench_check_status((expression), __FILE__, __LINE__)
 
+// Multiprocessors of --multiprocessors; 0: all.
+[[maybe_unused]] static int bench_few;
+
 // The current GPU, queried once. SPIRA_SHARED=99: as if a thread block had at most 99 KB of shared
 // memory.
 SPIRA_API const spira::device_info *bench_gpu() {
@@ -50,6 +53,7 @@ SPIRA_API const spira::device_info *bench_gpu() {
     if (kilobytes && 1024 * atoi(kilobytes) < info.shared_max) {
         info.shared_max = 1024 * atoi(kilobytes);
     }
+    info.multiprocessors = bench_few ? bench_few : info.multiprocessors;
     return &info;
 }
 
@@ -180,6 +184,7 @@ struct bench_options {
     const char *net;   // null: all
     bool quick;        // fewer replays, scenes and cases
     const char *out;   // of tuning records; null: nowhere
+    int few;           // multiprocessors (bench/few.cuh); 0: all
     int files;
     const char *file[bench_files_most];
 };
@@ -190,7 +195,7 @@ SPIRA_API void bench_usage(const char *program) {
         "fp16|bf16|tf32|fp32]\n"
         "       [--dataflow os|ws|hybrid|all] [--threshold T|all] [--minuet B,C] [--sweep minuet]\n"
         "       [--only tables|fig13|fig15|table4|batches|deployed] [--net NAME]\n"
-        "       [--quick] [--out FILE] [SCAN...]\n"
+        "       [--multiprocessors N] [--quick] [--out FILE] [SCAN...]\n"
         "SCAN is a file that examples/scan_file.h reads, .bin with --columns; a random scene of "
         "the\n"
         "size of the first one is added. --only, --dtype and --dataflow (os) choose among the\n"
@@ -262,6 +267,9 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
     }
     if (strcmp(name, "--voxel") == 0) {
         return sscanf(value, "%f%c", &o->voxel, &rest) == 1 && o->voxel > 0;
+    }
+    if (strcmp(name, "--multiprocessors") == 0) {
+        return sscanf(value, "%d%c", &o->few, &rest) == 1 && o->few >= 1;
     }
     if (strcmp(name, "--columns") == 0) {
         return sscanf(value, "%d%c", &o->columns, &rest) == 1 && o->columns >= 3;

@@ -4,7 +4,7 @@
 #ifndef SPIRA_BENCH_BENCH_SCENE_CUH
 #define SPIRA_BENCH_BENCH_SCENE_CUH
 
-#include "bench_base.cuh"
+#include "few.cuh"
 
 // ---- inputs -------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ SPIRA_API bool bench_layout(const bench_input *in, int bits, spira::word_layout 
 struct bench_session {
     bench_options options;
     cudaStream_t stream;
-    char gpu[256];
+    char gpu[320];
     bench_pool pool; // emptied after each input
     int inputs;      // before the one at hand
 };
@@ -136,6 +136,10 @@ SPIRA_API bench_session *bench_session_open(int argc, char **argv) {
     s->options = bench_options_read(argc, argv);
     BENCH_CUDA(cudaGetDeviceProperties(&gpu, 0));
     snprintf(s->gpu, sizeof s->gpu, "%s", gpu.name);
+    if (s->options.few) {
+        bench_few = few_use(s->options.few);
+        snprintf(s->gpu, sizeof s->gpu, "%s, %d multiprocessors", gpu.name, bench_few);
+    }
     BENCH_CUDA(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
     s->pool.stream = s->stream;
     return s;

@@ -13,7 +13,7 @@ namespace spira {
 
 struct device_info {
     int capability;      // 90 for compute capability 9.0: the GPU's, or that of PTX below 8.0
-    int multiprocessors; //
+    int multiprocessors; // those of a green context or of an MPS share, where you have set them
     int shared_max;      // bytes of dynamic shared memory that a thread block may ask for
     bool hopper;         // the binary has code for sm_90a, and the GPU runs it
     bool programmatic;   // the code supports programmatic dependent launch
