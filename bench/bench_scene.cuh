@@ -344,8 +344,8 @@ SPIRA_API bench_sets<W> bench_coarse(bench_pool *pool, const bench_scene<W> *sce
     char *host = bench_host_workspace(pool, host_bytes);
     BENCH_TRY(spira::downsample_host(&here, host, host_bytes));
     BENCH_TRY(spira::downsample_workspace(scene->fine.device, capacity, &bytes));
-    BENCH_TRY(
-        spira::downsample(&there, bench_device<char>(pool, (int64_t)bytes), bytes, pool->stream));
+    BENCH_TRY(spira::downsample(bench_gpu(), &there, bench_device<char>(pool, (int64_t)bytes),
+                                bytes, pool->stream));
     bench_check_set(pool, coarse.host, coarse.device, scene->input, "downsample");
     bench_check_trouble(pool, scene->trouble);
     bench_pool_free(pool, keep);
@@ -365,7 +365,7 @@ struct bench_halve {
 template <typename W>
 SPIRA_API spira::status bench_halve_step(void *context, cudaStream_t stream) {
     const bench_halve<W> *w = (const bench_halve<W> *)context;
-    return spira::downsample(&w->args, w->scratch, w->scratch_bytes, stream);
+    return spira::downsample(bench_gpu(), &w->args, w->scratch, w->scratch_bytes, stream);
 }
 
 // Makes the step and checks it. The output set has room for as many voxels as the input, as it must

@@ -152,7 +152,7 @@ static spira::status index_step(void *context, cudaStream_t stream) {
         const spira::downsample_args<W> args = {
             &scene->layout, w->level[l - 1].device, from,
             stride,         w->level[l].device,     scene->trouble};
-        SPIRA_TRY(spira::downsample(&args, w->scratch, w->scratch_bytes, stream));
+        SPIRA_TRY(spira::downsample(bench_gpu(), &args, w->scratch, w->scratch_bytes, stream));
     }
     spira::map_request<W> request[index_maps];
     for (int i = 0; i < index_maps; ++i) {

@@ -51,7 +51,7 @@ static spira::status net_set_step(const net_work<W> *w, int set, cudaStream_t st
     const spira::downsample_args<W> args = {&p->layout,          net_set(w, from),
                                             p->set[from].stride, p->set[set].stride,
                                             net_set(w, set),     w->scene.trouble};
-    return spira::downsample(&args, w->memory + p->scratch, p->scratch_bytes, stream);
+    return spira::downsample(&p->gpu, &args, w->memory + p->scratch, p->scratch_bytes, stream);
 }
 
 template <typename W>

@@ -7,6 +7,7 @@
 #ifndef SPIRA_DOWNSAMPLE_CUH
 #define SPIRA_DOWNSAMPLE_CUH
 
+#include "device.h"
 #include "downsample.h"
 #include "index/downsample_rank.cuh"
 
@@ -30,7 +31,8 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
 // inputs   args: see downsample_args. Powers of two are floored by a mask, other strides by
 //          unpacking. Steps between powers of two that at most double x and y need no sort
 //          (downsample_is_step): build each level of a network from the one before, and say its
-//          stride in `from`
+//          stride in `from`. With gpu->programmatic the second kernel of a step begins while the
+//          first one ends
 // outputs  args.out: the coarse set, then word_none(), and its count
 //          args.trouble: device_flag_lattice with the first voxel that is off the lattice of
 //          `from`: it is left out if x or y is no multiple, else floored as any other;
@@ -43,9 +45,10 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
 //          or in the set where planes are too long for it. Any other: a radix sort of the bits that
 //          the stride leaves, and three small kernels
 template <typename W>
-SPIRA_API status downsample(const downsample_args<W> *args, void *scratch, size_t scratch_bytes,
-                            cudaStream_t stream) {
+SPIRA_API status downsample(const device_info *gpu, const downsample_args<W> *args, void *scratch,
+                            size_t scratch_bytes, cudaStream_t stream) {
     size_t needed = 0;
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(downsample_check(args));
     SPIRA_TRY(downsample_workspace(args->in, args->out.capacity, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
@@ -53,7 +56,7 @@ SPIRA_API status downsample(const downsample_args<W> *args, void *scratch, size_
     downsample_scratch<W> s;
     downsample_carve<W>(&w, args->in.capacity, args->out.capacity, &s);
     return downsample_is_step(downsample_from_of(args), args->stride)
-               ? downsample_step_launch(args, s.marks, stream)
+               ? downsample_step_launch(gpu, args, s.marks, stream)
                : downsample_sort_launch(args, s.sort, stream);
 }
 

@@ -63,6 +63,7 @@ SPIRA_KERNEL void __launch_bounds__(tile)
     const unsigned begin = blockIdx.x << task.shift;
     const unsigned end = min(begin + (1u << task.shift), (unsigned)in.capacity);
     int before = 0;
+    pdl_launch_dependents();
     for (unsigned first = begin; first < end; first += tile) {
         const downsample_words<W, tile, tile> read =
             downsample_read<W, tile, tile>(task.grid, in.words, in.capacity, (int)first);

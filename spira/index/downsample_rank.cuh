@@ -165,6 +165,9 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
         const int chunks = (tile + 2 * downsample_margin) / 32;
         const downsample_words<W, tile, threads> read =
             downsample_read<W, tile, threads>(task.grid, in.words, in.capacity, (int)first);
+        if (first == begin) {
+            pdl_wait_alone(); // the kernel before makes the marks, and its dependents come here
+        }
         downsample_heads chunk = {};
         if (threadIdx.x < chunks) {
             chunk = downsample_chunk<downsample_margin / tile>(task.marks.heads, counts,
@@ -211,8 +214,8 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
 // ---- launches: a step --------------------------------------------------------------------------
 
 template <typename W, int rx, int ry, int tile>
-SPIRA_API status downsample_tiles_launch(const downsample_task<W> &task, unsigned blocks,
-                                         cudaStream_t stream) {
+SPIRA_API status downsample_tiles_launch(const device_info *gpu, const downsample_task<W> &task,
+                                         unsigned blocks, cudaStream_t stream) {
     SPIRA_TRY(kernel_launch(downsample_mark_kernel<W, rx, ry, tile>,
                             {blocks, tile, stream, "downsample"}, task));
     auto rank = downsample_rank_kernel<W, rx, ry, tile, tile, false>;
@@ -224,12 +227,12 @@ SPIRA_API status downsample_tiles_launch(const downsample_task<W> &task, unsigne
         rank = many ? downsample_rank_kernel<W, rx, ry, tile, few, true> : rank;
         threads = many ? few : threads;
     }
-    return kernel_launch(rank, {blocks, threads, stream, "downsample"}, task);
+    return kernel_launch(rank, {blocks, threads, stream, "downsample", gpu->programmatic}, task);
 }
 
 template <typename W, int rx, int ry>
-SPIRA_API status downsample_cells_launch(const downsample_args<W> *a, const downsample_marks &marks,
-                                         cudaStream_t stream) {
+SPIRA_API status downsample_cells_launch(const device_info *gpu, const downsample_args<W> *a,
+                                         const downsample_marks &marks, cudaStream_t stream) {
     const downsample_cut cut = downsample_cut_make(a->in.capacity);
     downsample_task<W> task = {};
     task.grid = downsample_grid_make<W>(a->layout, downsample_from_of(a), a->stride, rx, ry);
@@ -239,13 +242,13 @@ SPIRA_API status downsample_cells_launch(const downsample_args<W> *a, const down
     task.marks = marks;
     task.trouble = a->trouble;
     const unsigned blocks = (unsigned)cut.blocks;
-    return cut.tile == 256 ? downsample_tiles_launch<W, rx, ry, 256>(task, blocks, stream)
-                           : downsample_tiles_launch<W, rx, ry, 512>(task, blocks, stream);
+    return cut.tile == 256 ? downsample_tiles_launch<W, rx, ry, 256>(gpu, task, blocks, stream)
+                           : downsample_tiles_launch<W, rx, ry, 512>(gpu, task, blocks, stream);
 }
 
 template <typename W>
-SPIRA_API status downsample_step_launch(const downsample_args<W> *a, const downsample_marks &marks,
-                                        cudaStream_t stream) {
+SPIRA_API status downsample_step_launch(const device_info *gpu, const downsample_args<W> *a,
+                                        const downsample_marks &marks, cudaStream_t stream) {
     const triple from = downsample_from_of(a), width = a->layout->width;
     // A field without room for a second row or plane has one.
     const bool x = a->stride.x > from.x && from.x < (int64_t)1 << width.x;
@@ -254,7 +257,7 @@ SPIRA_API status downsample_step_launch(const downsample_args<W> *a, const downs
                         : x    ? downsample_cells_launch<W, 2, 1>
                         : y    ? downsample_cells_launch<W, 1, 2>
                                : downsample_cells_launch<W, 1, 1>;
-    return launch(a, marks, stream);
+    return launch(gpu, a, marks, stream);
 }
 
 // ---- launches: a floor and a sort ---------------------------------------------------------------

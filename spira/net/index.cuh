@@ -78,7 +78,7 @@ SPIRA_API status net_index_sets(const net_plan *p, net_part part, const net_run_
     return net_each_set(p, first, end, run, [=](net_set_args<W> *a, net_derivation by) {
         return by == net_set_expanded ? expand(&p->gpu, &a->expand, scratch, bytes, stream)
                : by == net_set_joined ? join(&a->join, scratch, bytes, stream)
-                                      : downsample(&a->floor, scratch, bytes, stream);
+                                      : downsample(&p->gpu, &a->floor, scratch, bytes, stream);
     });
 }
 

@@ -56,7 +56,7 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     SPIRA_TRY(voxel_features(&features, a->stream));
     downsample_args<W> coarse = {};
     coarse.in = set;
-    SPIRA_TRY(downsample(&coarse, a->memory, a->bytes, a->stream));
+    SPIRA_TRY(downsample(&a->gpu, &coarse, a->memory, a->bytes, a->stream));
     interpolate_args<W> around = {};
     around.set = set;
     SPIRA_TRY(interpolate_find(&around, a->stream));

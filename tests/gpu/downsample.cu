@@ -39,7 +39,7 @@ template <typename W>
 status device_run_start(const word_layout *layout, const device_run<W> *d, triple from,
                         triple stride, cudaStream_t stream = stream_get()) {
     const downsample_args<W> args = {layout, d->in, from, stride, d->out, d->trouble};
-    return downsample(&args, d->scratch, d->scratch_bytes, stream);
+    return downsample(gpu(), &args, d->scratch, d->scratch_bytes, stream);
 }
 
 template <typename W>
@@ -600,7 +600,7 @@ DEVICE_TEST(gpu_downsample_refuses) {
     check_refusals<args>({&layout, d.in, {}, {2, 2, 2}, d.out, d.trouble}, d.scratch,
                          d.scratch_bytes, downsample_refusals(),
                          [&](const args *a, void *scratch, size_t bytes) {
-                             return downsample(a, scratch, bytes, stream_get());
+                             return downsample(gpu(), a, scratch, bytes, stream_get());
                          });
     size_t bytes = 0;
     voxel_set<uint32_t> none = d.in;
@@ -608,6 +608,10 @@ DEVICE_TEST(gpu_downsample_refuses) {
     CHECK_STATUS(downsample_workspace(none, 50, &bytes), status_bad_size);
     CHECK_STATUS(downsample_workspace(d.in, 0, &bytes), status_bad_size);
     CHECK_STATUS(downsample_workspace(d.in, 50, nullptr), status_null_pointer);
+    const args good = {&layout, d.in, {}, {2, 2, 2}, d.out, d.trouble};
+    CHECK_STATUS(
+        downsample((const device_info *)nullptr, &good, d.scratch, d.scratch_bytes, stream_get()),
+        status_null_pointer);
     CHECK(device_untouched(d.out.words, 0, 50)); // a refused call has done nothing
     CHECK(device_untouched(d.scratch, 0, (int64_t)d.scratch_bytes));
 }

@@ -6,6 +6,7 @@
 
 #include "../support/downsample.h"
 
+#include "../../spira/device.cuh"
 #include "../../spira/downsample.cuh"
 
 using namespace spira;
@@ -23,7 +24,8 @@ static void check_step(const word_layout *layout, const std::vector<W> &words, t
     size_t bytes = 0;
     CHECK(downsample_is_step(from, stride));
     REQUIRE_OK(downsample_workspace(args.in, capacity, &bytes));
-    REQUIRE_OK(downsample(&args, guarded_new<char>((int64_t)bytes), bytes, nullptr));
+    const device_info gpu = {};
+    REQUIRE_OK(downsample(&gpu, &args, guarded_new<char>((int64_t)bytes), bytes, nullptr));
     char label[80];
     snprintf(label, sizeof label, "%d voxels, %d %d %d from %d %d %d", count, stride.x, stride.y,
              stride.z, from.x, from.y, from.z);
