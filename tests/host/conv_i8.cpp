@@ -4,31 +4,6 @@
 
 using namespace spira;
 
-// The host loop's outputs of a problem.
-static std::vector<char> i8_host(const i8_problem *p) {
-    conv_i8_host_args a = {};
-    a.shape = p->shape;
-    a.in = p->own.in.data();
-    a.in2 = p->own.cin2 ? p->own.in2.data() : nullptr;
-    a.weight = p->own.quantised.data();
-    a.map = p->map.empty() ? nullptr : p->map.data();
-    a.outputs = p->outputs;
-    a.epilogue = i8_epilogue(p);
-    a.quantisation = i8_quantisation(p);
-    conv_shortcut s = {};
-    s.cin = p->shortcut.cin;
-    s.cin2 = p->shortcut.cin2;
-    s.in = p->shortcut.in.data();
-    s.in2 = s.cin2 ? p->shortcut.in2.data() : nullptr;
-    s.weights = p->shortcut.quantised.data();
-    s.bias = i8_or_null(p->shortcut.bias);
-    s.shift = i8_or_null(p->shortcut.shift);
-    a.shortcut = s.cin ? &s : nullptr;
-    std::vector<char> out(i8_out_bytes(p));
-    CHECK_OK(conv_i8_host(&a, out.data()));
-    return out;
-}
-
 TEST(conv_i8_host_is_the_formula) {
     random_state r = random_make(47);
     for (const i8_wish &w : i8_wishes({{27, 32, 0, 48, numeric_i8},

@@ -72,7 +72,7 @@ TEST(i8_emulated_many_offsets) {
     CHECK(i8_layer_check<exact_i8>(&l, i8_reference(&l.problem)));
 }
 
-// The largest sums that an int32 holds, of -128 times -127.
+// Sums near the largest that an int32 holds, of -128 times -127.
 TEST(i8_emulated_largest_sums) {
     i8_problem p = {};
     p.shape = {129, 1024, 0, 2, numeric_i8};
@@ -90,9 +90,6 @@ TEST(i8_emulated_largest_sums) {
                 (float)(128.0 * 127 * 1024 * 129) * (1.0f / 127));
     i8_layer l = {p, {1, 2, 1, 1}, 0, 0, false, 0};
     CHECK(i8_layer_check<portable_i8>(&l, want));
-    if (!test_quick()) {
-        CHECK(i8_layer_check<exact_i8>(&l, want));
-    }
 }
 
 // Activations with exp or erf are equal to a rounding.

@@ -180,6 +180,31 @@ inline size_t i8_out_bytes(const i8_problem *p) {
     return (size_t)p->outputs * (size_t)p->shape.cout * (size_t)spira::numeric_size(p->out_type);
 }
 
+// The outputs by conv_i8_host.
+inline std::vector<char> i8_host(const i8_problem *p) {
+    spira::conv_i8_host_args a = {};
+    a.shape = p->shape;
+    a.in = p->own.in.data();
+    a.in2 = p->own.cin2 ? p->own.in2.data() : nullptr;
+    a.weight = p->own.quantised.data();
+    a.map = p->map.empty() ? nullptr : p->map.data();
+    a.outputs = p->outputs;
+    a.epilogue = i8_epilogue(p);
+    a.quantisation = i8_quantisation(p);
+    spira::conv_shortcut s = {};
+    s.cin = p->shortcut.cin;
+    s.cin2 = p->shortcut.cin2;
+    s.in = p->shortcut.in.data();
+    s.in2 = s.cin2 ? p->shortcut.in2.data() : nullptr;
+    s.weights = p->shortcut.quantised.data();
+    s.bias = i8_or_null(p->shortcut.bias);
+    s.shift = i8_or_null(p->shortcut.shift);
+    a.shortcut = s.cin ? &s : nullptr;
+    std::vector<char> out(i8_out_bytes(p));
+    CHECK_OK(spira::conv_i8_host(&a, out.data()));
+    return out;
+}
+
 // ---- the loop that judges -----------------------------------------------------------------------
 
 // The integer of a weight, or of a value: rounded to nearest even and clamped.
