@@ -312,7 +312,7 @@ build/test_gpu build/test_cublas build/test_calls build/test_race:
 
 # Binaries for another architecture are built again, and so are objects whose kernels were not.
 SCANS_BUILT := $(foreach f,fp16 bf16 tf32 fp32,build/scan_$f $(foreach p,1 2 3,build/scan/$f.$p.o))
-$(TESTS_BUILT) build/test_race $(GPU_BUILDS) $(SCANS_BUILT) build/tensorrt/libspira_tensorrt.so: build/arch_$(BUILT)
+$(TESTS_BUILT) build/test_race $(GPU_BUILDS) $(SCANS_BUILT): build/arch_$(BUILT)
 $(if $(PTX_ONLY),,$(CUDA_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)): build/arch_$(BUILT)
 
 build/arch_$(BUILT):
@@ -348,11 +348,17 @@ build/fronts/%.ok: %.cu
 # The TensorRT plugin, and its test, which counts the calls of the CUDA runtime that the library makes.
 # TENSORRT: the folder of NvInfer.h
 TENSORRT ?= $(patsubst %/,%,$(dir $(firstword $(wildcard /usr/include/NvInfer.h /usr/include/*/NvInfer.h))))
+PLUGINS := build/tensorrt/plugin.gpu.o build/tensorrt/plugin_autoware.gpu.o
 CUDART := $(if $(NVCC),$(abspath $(dir $(NVCC))../lib64))
 
-build/tensorrt/libspira_tensorrt.so: examples/tensorrt/plugin.cu
+build/tensorrt/%.gpu.o: examples/tensorrt/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) -Xcompiler -fPIC \
-	      -shared -cudart shared -isystem '$(TENSORRT)' $(DEPENDS) $< -o $@)
+	      -isystem '$(TENSORRT)' $(DEPENDS) -c $< -o $@)
+
+$(PLUGINS): build/arch_$(BUILT)
+
+build/tensorrt/libspira_tensorrt.so: $(PLUGINS)
+	$(call step,link $@,$(NVCC) $(call build_for,$(ARCH)) -shared -cudart shared $(PLUGINS) -o $@)
 
 build/tensorrt/plugin.o: tests/tensorrt/plugin.cpp
 	$(call step,c++ $<,$(CXX) -O1 $(HOSTFLAGS) -isystem '$(TENSORRT)' -isystem $(CUDART)/../include \

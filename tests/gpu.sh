@@ -80,7 +80,7 @@ slow='gpu_forms_kernels_of_every_size gpu_forms_windows_of_32_bits gpu_order_man
     gpu_forms_real_scans gpu_hybrid_layers gpu_net_with_records
     gpu_net_graph_replays gpu_forms_kernels_of_the_largest_tiles gpu_grad_layers
     gpu_conv_random_layers_f16 gpu_downsample_strides_wider_than_the_fields gpu_forms_uneven_sets
-    enqueue_is_net_run enqueue_reports_a_capacity_that_is_exceeded'
+    node_is_net_run autoware_nodes_make_what_their_file_says'
 
 # These look at the free memory of the GPU or hold its multiprocessors, so each has it for itself.
 alone='gpu_soak_one_graph gpu_soak_few_multiprocessors gpu_soak_beside_a_busy_default_stream'

@@ -20,4 +20,4 @@ ${MAKE:-make} -s tensorrt TENSORRT="${TENSORRT:-/usr/include}" NVCC="$NVCC" || {
     exit 1
 }
 exec tests/tally.sh build/tensorrt/test \
-    'LD_PRELOAD=build/tensorrt/libdry.so build/tensorrt/test --exactly tensorrt_takes_frames'
+    'LD_PRELOAD=build/tensorrt/libdry.so build/tensorrt/test --exactly tensorrt_takes_frames tensorrt_takes_autoware_s_frames'

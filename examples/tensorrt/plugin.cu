@@ -26,48 +26,30 @@
 // A plan file holds a record and the model's bytes. Weights are packed when a context attaches, for
 // the GPU that it is on.
 #include "node.cuh"
-
-#include <NvInfer.h>
-
-#include <stdio.h>
+#include "plugin.h"
 
 namespace {
 
-using namespace nvinfer1;
-
-static_assert(NV_TENSORRT_MAJOR >= 10, "IPluginV3 came with TensorRT 10");
+using namespace plugins;
 
 const char *const plugin_name = "SpiraNet";
-const char *const plugin_version = "1";
 enum { status_words = sizeof(spira::device_status) / sizeof(int32_t) };
-
-ILoggerFinder *logger_finder;
-
-// Says what is wrong. Returns 1, what methods return on failure.
-int32_t say(const char *text) {
-    ILogger *logger = logger_finder ? logger_finder->findLogger() : nullptr;
-    if (logger) {
-        logger->log(ILogger::Severity::kERROR, text);
-    } else {
-        fprintf(stderr, "%s: %s\n", plugin_name, text);
-    }
-    return 1;
-}
-
-// 0, or 1 with the sentence of a failure.
-int32_t code_of(spira::status s) {
-    char text[512];
-    return spira::status_failed(s) ? say(spira::status_text(s, text, sizeof text)) : 0;
-}
 
 // ---- the plugin ---------------------------------------------------------------------------------
 
-struct plugin final : IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRuntime {
+struct plugin final : base<plugin> {
     node::node n;
     bool counted; // the last input is the count
     PluginField fields[2];
     PluginFieldCollection collection;
-    char id[64];
+
+    const char *name() const {
+        return plugin_name;
+    }
+
+    const node::record &record() const {
+        return n.r;
+    }
 
     bool voxels() const {
         return n.r.o.voxels;
@@ -91,36 +73,6 @@ struct plugin final : IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3O
     bool inputs_good(int32_t inputs) const {
         const int32_t least = voxels() ? 2 : 1;
         return inputs == least || inputs == least + 1;
-    }
-
-    // ---- what it is ----
-
-    IPluginCapability *getCapabilityInterface(PluginCapabilityType type) noexcept override {
-        switch (type) {
-        case PluginCapabilityType::kCORE:
-            return static_cast<IPluginV3OneCore *>(this);
-        case PluginCapabilityType::kBUILD:
-            return static_cast<IPluginV3OneBuild *>(this);
-        case PluginCapabilityType::kRUNTIME:
-            return static_cast<IPluginV3OneRuntime *>(this);
-        }
-        return nullptr;
-    }
-
-    IPluginV3 *clone() noexcept override {
-        return new (std::nothrow) plugin(*this);
-    }
-
-    AsciiChar const *getPluginName() const noexcept override {
-        return plugin_name;
-    }
-
-    AsciiChar const *getPluginVersion() const noexcept override {
-        return plugin_version;
-    }
-
-    AsciiChar const *getPluginNamespace() const noexcept override {
-        return "";
     }
 
     // ---- while an engine is built ----
@@ -171,11 +123,6 @@ struct plugin final : IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3O
         return 0;
     }
 
-    static void shape_set(DimsExprs *to, std::initializer_list<IDimensionExpr const *> dims) {
-        to->nbDims = (int32_t)dims.size();
-        std::copy(dims.begin(), dims.end(), to->d);
-    }
-
     bool supportsFormatCombination(int32_t pos, DynamicPluginTensorDesc const *io, int32_t inputs,
                                    int32_t) noexcept override {
         return io[pos].desc.format == TensorFormat::kLINEAR &&
@@ -199,15 +146,6 @@ struct plugin final : IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3O
     size_t getWorkspaceSize(DynamicPluginTensorDesc const *, int32_t,
                             DynamicPluginTensorDesc const *, int32_t) const noexcept override {
         return (size_t)n.r.workspace;
-    }
-
-    char const *getTimingCacheID() noexcept override {
-        uint64_t h = 0xcbf29ce484222325ull;
-        for (size_t i = 0; i < sizeof n.r; ++i) {
-            h = (h ^ ((const unsigned char *)&n.r)[i]) * 0x100000001b3ull;
-        }
-        snprintf(id, sizeof id, "%s_%016llx", plugin_name, (unsigned long long)h);
-        return id;
     }
 
     // ---- while it runs ----
@@ -257,27 +195,6 @@ struct plugin final : IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3O
 
 // ---- attributes ---------------------------------------------------------------------------------
 
-std::string field_text(PluginField const &f) { // not always zero-terminated
-    const char *text = (const char *)f.data;
-    return std::string(text, strnlen(text, (size_t)f.length));
-}
-
-bool field_int(PluginField const &f, int32_t i, int32_t *to) {
-    const bool wide = f.type == PluginFieldType::kINT64;
-    if ((!wide && f.type != PluginFieldType::kINT32) || i >= f.length) {
-        return false;
-    }
-    const int64_t value = wide ? ((const int64_t *)f.data)[i] : ((const int32_t *)f.data)[i];
-    *to = (int32_t)value;
-    return value >= 0 && value <= INT32_MAX;
-}
-
-bool field_floats(PluginField const &f, int32_t count, float *to) {
-    const bool good = f.type == PluginFieldType::kFLOAT32 && f.length == count;
-    memcpy(to, f.data, good ? (size_t)count * sizeof(float) : 0);
-    return good;
-}
-
 // One of two words; *to: whether it is the second.
 bool field_either(PluginField const &f, const char *first, const char *second, int32_t *to) {
     const std::string text = field_text(f);
@@ -300,8 +217,7 @@ bool field_take(PluginField const &f, node::options *o, std::string *model) {
         return text.size() < sizeof o->net;
     }
     if (name == "device") {
-        return f.length == 3 && field_int(f, 0, &o->device[0]) && field_int(f, 1, &o->device[1]) &&
-               field_int(f, 2, &o->device[2]);
+        return field_ints(f, o->device);
     }
     return name == "input"        ? field_either(f, "points", "voxels", &o->voxels)
            : name == "output"     ? field_either(f, "map", "set", &o->set)
@@ -426,7 +342,7 @@ struct creator final : IPluginCreatorV3One {
     }
 
     AsciiChar const *getPluginVersion() const noexcept override {
-        return plugin_version;
+        return "1";
     }
 
     AsciiChar const *getPluginNamespace() const noexcept override {
@@ -441,12 +357,14 @@ creator the_creator;
 // What IPluginRegistry::loadLibrary looks for.
 extern "C" __attribute__((visibility("default"))) nvinfer1::IPluginCreatorInterface *const *
 getCreators(int32_t &count) {
-    static nvinfer1::IPluginCreatorInterface *const all[] = {&the_creator};
-    count = 1;
+    nvinfer1::IPluginCreatorInterface *const *more = plugins::autoware_creators();
+    static nvinfer1::IPluginCreatorInterface *const all[] = {&the_creator, more[0], more[1],
+                                                             more[2], more[3]};
+    count = 5;
     return all;
 }
 
 extern "C" __attribute__((visibility("default"))) void
 setLoggerFinder(nvinfer1::ILoggerFinder *finder) {
-    logger_finder = finder;
+    plugins::logger_finder = finder;
 }

@@ -5,10 +5,8 @@
 // Frames run where there is a GPU. Calls that allocate or wait are counted while they do.
 #include "runtime.h"
 
+#include "../support/node_blob.h"
 #include "../support/onnx_writer.h"
-
-#include "../../examples/networks.h"
-#include "../../spira/net_blob.h"
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -52,23 +50,29 @@ namespace {
 
 standin::logger said;
 
-IPluginCreatorV3One *creator_open() {
-    static IPluginCreatorV3One *found;
-    if (!found) {
+// The creator of a name; null: there is none.
+IPluginCreatorV3One *creator_open(const char *name = "SpiraNet") {
+    static IPluginCreatorInterface *const *all;
+    static int32_t count;
+    if (!all) {
         void *library = dlopen("build/tensorrt/libspira_tensorrt.so", RTLD_NOW | RTLD_GLOBAL);
         if (!library) {
             fprintf(stderr, "%s\n", dlerror());
             return nullptr;
         }
-        int32_t count = 0;
         const auto get =
             (IPluginCreatorInterface *const *(*)(int32_t &))dlsym(library, "getCreators");
         const auto set = (void (*)(ILoggerFinder *))dlsym(library, "setLoggerFinder");
-        IPluginCreatorInterface *const *all = get(count);
+        all = get(count);
         set(&said);
-        found = count == 1 ? static_cast<IPluginCreatorV3One *>(all[0]) : nullptr;
     }
-    return found;
+    for (int32_t i = 0; i < count; ++i) {
+        const auto one = static_cast<IPluginCreatorV3One *>(all[i]);
+        if (!strcmp(one->getPluginName(), name)) {
+            return one;
+        }
+    }
+    return nullptr;
 }
 
 enum { values = 5, channels = 160, height = 32, width = 32, cells = height * width };
@@ -527,29 +531,6 @@ TEST(tensorrt_takes_frames_of_any_size) {
 
 namespace {
 
-// A blob of random weights of a network of networks.h.
-void blob_file(const char *net, const char *path) {
-    const std::unique_ptr<networks::network> n(new networks::network);
-    const std::unique_ptr<spira::net_plan> plan(new spira::net_plan);
-    REQUIRE(networks::network_make(net, n.get()));
-    spira::net_limits limits = {};
-    limits.voxels = 1;
-    limits.grid = n->grid;
-    limits.batch = n->batch;
-    limits.channels = n->input_channels;
-    limits.type = spira::numeric_f32;
-    REQUIRE_OK(spira::net_plan_sets(n->layers, n->count, &limits, false, plan.get()));
-    std::vector<float> params((size_t)plan->params);
-    networks::network_weights(plan.get(), 1, params.data());
-    size_t size = 0;
-    spira::blob blob;
-    REQUIRE_OK(spira::net_blob_bytes(plan.get(), spira::numeric_f32, &size));
-    std::vector<char> memory(size);
-    REQUIRE_OK(spira::net_blob_write(plan.get(), params.data(), spira::numeric_f32, memory.data(),
-                                     size, &blob));
-    CHECK_OK(scan::scan_write_bytes(path, memory.data(), (int64_t)blob.bytes));
-}
-
 // The nuScenes scan, its first four columns.
 frame frame_read() {
     const scan::scan_options options = {};
@@ -600,7 +581,8 @@ TEST(tensorrt_runs_a_detector) {
     }
     const char *net = "SpMiddleResNetFHD", *path = "build/tmp/detector.blob";
     const int32_t points = 300000, voxels = 120000;
-    blob_file(net, path);
+    const std::vector<char> blob = node_blob(net);
+    CHECK_OK(scan::scan_write_bytes(path, blob.data(), (int64_t)blob.size()));
     attributes a;
     a.fields.clear();
     a.text("model", path).text("net", net);
@@ -625,6 +607,228 @@ TEST(tensorrt_runs_a_detector) {
     CHECK(filled > 100000);
     CHECK_EQUAL(int_at(status, 0), 0);
     context_close(&c);
+}
+
+// ---- nodes under Autoware's names ---------------------------------------------------------------
+
+namespace {
+
+const int32_t shape_zyx[3] = {8, 64, 64}, three[3] = {3, 3, 3}, two[3] = {2, 2, 2},
+              ones[3] = {1, 1, 1}, is_zero = 0, is_one = 1, leaky = 3;
+const float slope = 0.25f, scale_of_one = 1;
+
+// The attributes that a file has, those without a meaning among them.
+std::vector<PluginField> pairs_fields(bool strided) {
+    return {{"batch_size", &is_one, PluginFieldType::kINT32, 1},
+            {"dilation", ones, PluginFieldType::kINT32, 3},
+            {"ksize", three, PluginFieldType::kINT32, 3},
+            {"padding", ones, PluginFieldType::kINT32, 3},
+            {"spatial_shape", shape_zyx, PluginFieldType::kINT32, 3},
+            {"stride", strided ? two : ones, PluginFieldType::kINT32, 3},
+            {"subm", strided ? &is_zero : &is_one, PluginFieldType::kINT32, 1},
+            {"transpose", &is_zero, PluginFieldType::kINT32, 1}};
+}
+
+std::vector<PluginField> product_fields() {
+    return {{"act_type", &leaky, PluginFieldType::kINT32, 1},
+            {"act_alpha", &slope, PluginFieldType::kFLOAT32, 1},
+            {"output_scale", &scale_of_one, PluginFieldType::kFLOAT32, 1}};
+}
+
+bool node_built(const char *name, const std::vector<PluginField> &fields,
+                const std::vector<DynamicPluginTensorDesc> &in, standin::plan *made) {
+    *made = {};
+    const std::unique_ptr<IPluginV3> p(
+        standin::create(creator_open(name), fields, TensorRTPhase::kBUILD));
+    return p && standin::node_build(p.get(), in, made);
+}
+
+// Inputs of a product node behind a pair node: features of `cin` channels and a bias.
+std::vector<DynamicPluginTensorDesc> product_inputs_of(const standin::plan &pairs, bool half,
+                                                       int64_t n, int64_t cin, int64_t cout,
+                                                       bool bias) {
+    const DataType type = half ? DataType::kHALF : DataType::kFLOAT;
+    std::vector<DynamicPluginTensorDesc> in = {standin::desc_of(type, {n, cin}),
+                                               standin::desc_of(type, {cout, 3, 3, 3, cin})};
+    for (size_t i = 1; i < 4; ++i) {
+        in.push_back(standin::desc_of(DataType::kINT32, pairs.out[i]));
+    }
+    if (bias) {
+        in.push_back(standin::desc_of(type, {cout}));
+    }
+    return in;
+}
+
+// A node with its tensors. given: arrays of the inputs; null where it has its own
+void node_open(const char *name, const standin::plan *made,
+               const std::vector<DynamicPluginTensorDesc> &in, const std::vector<void *> &given,
+               context *c) {
+    c->made = made;
+    c->engine.reset(standin::restore(creator_open(name), made));
+    REQUIRE(c->engine);
+    c->attached.reset(standin::runtime_of(c->engine.get())->attachToContext(nullptr));
+    REQUIRE(c->attached);
+    for (size_t i = 0; i < made->types.size(); ++i) {
+        const bool is_in = i < in.size();
+        PluginTensorDesc d = {};
+        d.type = made->types[i];
+        d.dims = is_in ? in[i].max : standin::dims_of(made->out[i - in.size()]);
+        void *array = is_in && i < given.size() ? given[i] : nullptr;
+        size_t bytes = standin::bytes_of(d.type);
+        for (int k = 0; k < d.dims.nbDims; ++k) {
+            bytes *= (size_t)d.dims.d[k];
+        }
+        REQUIRE(array || cudaMalloc(&array, bytes) == cudaSuccess);
+        (is_in ? c->in : c->out).push_back(array);
+        (is_in ? c->in_desc : c->out_desc).push_back(d);
+    }
+    REQUIRE(cudaMalloc(&c->workspace, made->workspace) == cudaSuccess);
+    CHECK_EQUAL(standin::runtime_of(c->attached.get())
+                    ->onShapeChange(c->in_desc.data(), (int32_t)in.size(), c->out_desc.data(),
+                                    (int32_t)c->out.size()),
+                0);
+}
+
+} // namespace
+
+// Sizes follow from those of the inputs: there is no size tensor, and so nothing to read back.
+TEST(tensorrt_builds_autoware_s_nodes) {
+    standin::plan pairs = {}, product = {};
+    const auto indices = {standin::desc_of(DataType::kINT32, {1000, 4})};
+    REQUIRE(node_built("GetIndicePairsImplicitGemm", pairs_fields(false), indices, &pairs));
+    CHECK(pairs.out.size() == 5 && pairs.out[0] == std::vector<int64_t>({1000, 4}) &&
+          pairs.out[3] == std::vector<int64_t>({1000}) && pairs.out[4].empty());
+    for (bool half : {false, true}) {
+        for (bool bias : {false, true}) {
+            CHECK(node_built("ImplicitGemm", product_fields(),
+                             product_inputs_of(pairs, half, 1000, 16, 32, bias), &product));
+            CHECK(product.out[0] == std::vector<int64_t>({1000, 32}));
+            CHECK(product.types.back() == (half ? DataType::kHALF : DataType::kFLOAT));
+        }
+    }
+    auto eight = product_inputs_of(pairs, true, 1000, 16, 32, false); // of precision 1
+    eight.insert(eight.end(), 2, standin::desc_of(DataType::kFLOAT, {32}));
+    CHECK(node_built("ImplicitGemm", product_fields(), eight, &product));
+    said.last.clear();
+    const auto other = product_inputs_of(pairs, true, 1000, 16, 32, false);
+    auto wrong = other;
+    wrong[2] = standin::desc_of(DataType::kINT32, {27, 1000}); // a pair table
+    const std::unique_ptr<IPluginV3> p(
+        standin::create(creator_open("ImplicitGemm"), product_fields(), TensorRTPhase::kBUILD));
+    CHECK(p && standin::build_of(p.get())->configurePlugin(wrong.data(), 5, nullptr, 0) == 1);
+    CHECK(strstr(said.last.c_str(), "not of a pair node of this library"));
+    REQUIRE(node_built("GetIndicePairsImplicitGemm", pairs_fields(true), indices, &pairs));
+    CHECK(pairs.out[0] == std::vector<int64_t>({4 * 32 * 32, 4})); // all that there can be
+    REQUIRE(node_built("GetIndicePairs", pairs_fields(false), indices, &pairs));
+    CHECK(pairs.out.size() == 4 && pairs.out[3].empty());
+    CHECK(node_built("IndiceConv", {}, product_inputs_of(pairs, true, 1000, 16, 32, false),
+                     &product));
+    std::vector<char> *record = &product.fields[0].data;
+    CHECK(std::unique_ptr<IPluginV3>(standin::restore(creator_open("IndiceConv"), &product)) !=
+          nullptr);
+    CHECK(!std::unique_ptr<IPluginV3>(standin::restore(creator_open("ImplicitGemm"), &product)));
+    (*record)[4] ^= 1;
+    CHECK(!std::unique_ptr<IPluginV3>(standin::restore(creator_open("IndiceConv"), &product)));
+    CHECK(strstr(said.last.c_str(), "build the engine again"));
+}
+
+TEST(tensorrt_refuses_autoware_s_attributes_with_a_sentence) {
+    const struct {
+        const char *node;
+        PluginField field;
+        const char *part;
+    } cases[] = {
+        {"GetIndicePairs",
+         {"batch_size", three, PluginFieldType::kINT32, 1},
+         "batch_size: expected 1"},
+        {"GetIndicePairs",
+         {"transpose", &is_one, PluginFieldType::kINT32, 1},
+         "transpose: expected 0"},
+        {"GetIndicePairs", {"ksize", three, PluginFieldType::kINT32, 2}, "ksize: expected three"},
+        {"GetIndicePairs",
+         {"stride", two, PluginFieldType::kINT32, 3},
+         "of a submanifold layer: 1"},
+        {"GetIndicePairs",
+         {"ksize", two, PluginFieldType::kINT32, 3},
+         "of a submanifold layer: odd"},
+        {"GetIndicePairs",
+         {"subm", &slope, PluginFieldType::kFLOAT32, 1},
+         "subm: expected a number"},
+        {"ImplicitGemm",
+         {"act_type", two, PluginFieldType::kINT32, 1},
+         "act_type: expected 0 (none)"},
+        {"ImplicitGemm", {"output_scale", &slope, PluginFieldType::kFLOAT32, 1}, "output_scale"},
+    };
+    for (const auto &c : cases) {
+        std::vector<PluginField> fields = *c.node == 'G' ? pairs_fields(false) : product_fields();
+        fields.push_back(c.field);
+        said.last.clear();
+        const std::unique_ptr<IPluginV3> p(
+            standin::create(creator_open(c.node), fields, TensorRTPhase::kBUILD));
+        if (!CHECK(!p && strstr(said.last.c_str(), c.part))) {
+            fprintf(stderr, "    wanted \"%s\": %s\n", c.part, said.last.c_str());
+        }
+    }
+}
+
+// A strided layer, in a stream and captured. What is computed: gpu/autoware.cu. Passes all checks
+// without a GPU, too, where dry.c is preloaded.
+TEST(tensorrt_takes_autoware_s_frames) {
+    if (!gpu_here()) {
+        SKIP("no GPU");
+    }
+    const frame f = frame_make(1000, 5);
+    const int64_t n = f.n;
+    for (bool half : {true, false}) {
+        standin::plan made[2];
+        context c[2] = {};
+        const std::vector<DynamicPluginTensorDesc> in = {
+            standin::desc_of(DataType::kINT32, {n, 4})};
+        REQUIRE(node_built("GetIndicePairsImplicitGemm", pairs_fields(true), in, &made[0]));
+        node_open("GetIndicePairsImplicitGemm", &made[0], in, {}, &c[0]);
+        const auto behind = product_inputs_of(made[0], half, n, 16, 32, true);
+        REQUIRE(node_built("ImplicitGemm", product_fields(), behind, &made[1]));
+        node_open("ImplicitGemm", &made[1], behind,
+                  {nullptr, nullptr, c[0].out[1], c[0].out[2], c[0].out[3]}, &c[1]);
+        cudaMemcpy(c[0].in[0], f.coords.data(), f.coords.size() * 4, cudaMemcpyHostToDevice);
+        const int size = half ? 2 : 4;
+        for (int i : {0, 1, 5}) { // features, filters, bias: 0.01 or so
+            const int64_t count = i == 0 ? n * 16 : i == 1 ? 27 * 16 * 32 : 32;
+            cudaMemset(c[1].in[(size_t)i], half ? 0x21 : 0x3c, (size_t)(count * size));
+        }
+        REQUIRE(cudaStreamCreate(&c[0].stream) == cudaSuccess);
+        c[1].stream = c[0].stream;
+        std::vector<char> runs[2];
+        for (bool captured : {false, true}) {
+            cudaGraph_t graph = nullptr;
+            cudaGraphExec_t replay = nullptr;
+            CHECK(!captured ||
+                  cudaStreamBeginCapture(c[0].stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+            context_enqueue(&c[0]);
+            context_enqueue(&c[1]);
+            if (captured) {
+                CHECK(cudaStreamEndCapture(c[0].stream, &graph) == cudaSuccess);
+                CHECK(cudaGraphInstantiateWithFlags(&replay, graph, 0) == cudaSuccess);
+                cudaMemset(c[1].out[0], 0xff, 64);
+                CHECK(cudaGraphLaunch(replay, c[0].stream) == cudaSuccess);
+            }
+            runs[captured] = context_fetch(&c[1], 0);
+            cudaGraphExecDestroy(replay);
+            cudaGraphDestroy(graph);
+        }
+        CHECK(runs[0] == runs[1]);
+        cudaStreamDestroy(c[0].stream);
+        for (context &one : c) {
+            cudaFree(one.workspace);
+            for (void *array : one.out) {
+                cudaFree(array);
+            }
+        }
+        for (size_t i : {(size_t)0, (size_t)1, (size_t)5}) {
+            cudaFree(c[1].in[i]);
+        }
+        cudaFree(c[0].in[0]);
+    }
 }
 
 // ---- TensorRT-RTX, where it is installed --------------------------------------------------------

@@ -6,6 +6,7 @@
 
 #include <NvInfer.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdio.h>
 #include <string>
@@ -69,9 +70,14 @@ struct expressions : IExprBuilder {
             return add(value, false);
         }
 
-        IDimensionExpr const *operation(DimensionOperation, IDimensionExpr const &,
-                                        IDimensionExpr const &) override {
-            return nullptr;
+        IDimensionExpr const *operation(DimensionOperation what, IDimensionExpr const &a,
+                                        IDimensionExpr const &b) override {
+            const int64_t x = a.getConstantValue(), y = b.getConstantValue();
+            return what == DimensionOperation::kSUM        ? add(x + y, false)
+                   : what == DimensionOperation::kPROD     ? add(x * y, false)
+                   : what == DimensionOperation::kMIN      ? add(std::min(x, y), false)
+                   : what == DimensionOperation::kCEIL_DIV ? add((x + y - 1) / y, false)
+                                                           : nullptr;
         }
 
         IDimensionExpr const *declareSizeTensor(int32_t output, IDimensionExpr const &,
@@ -183,9 +189,11 @@ inline bool node_build(IPluginV3 *original, const std::vector<DynamicPluginTenso
     expressions e;
     std::vector<DimsExprs> in_shapes((size_t)inputs), out_shapes((size_t)outputs);
     for (int i = 0; i < inputs; ++i) {
-        in_shapes[(size_t)i].nbDims = 2;
-        in_shapes[(size_t)i].d[0] = e.constant(-1);
-        in_shapes[(size_t)i].d[1] = e.constant(in[(size_t)i].max.d[1]);
+        const Dims &most = in[(size_t)i].max; // for the largest sizes of the outputs
+        in_shapes[(size_t)i].nbDims = most.nbDims;
+        for (int d = 0; d < most.nbDims; ++d) {
+            in_shapes[(size_t)i].d[d] = e.constant(most.d[d]);
+        }
     }
     if (b->getOutputShapes(in_shapes.data(), inputs, nullptr, 0, out_shapes.data(), outputs, e)) {
         return false;
