@@ -2,6 +2,7 @@
 // tests/gpu/downsample.cu: coarser sets on the GPU, word for word those of the host loop.
 #include "../../spira/downsample.cuh"
 #include "../support/downsample.h"
+#include "../support/gpu.cuh"
 #include "../support/sets.cuh"
 
 using namespace spira;
