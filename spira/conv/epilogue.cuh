@@ -42,6 +42,71 @@ SPIRA_DEVICE float conv_activate(const conv_epilogue &e, float bound, float x) {
     return activation_is_bound(e.act) ? x : activation_apply(x, activation_leaky, e.slope);
 }
 
+// ---- pairs of 16-bit elements -------------------------------------------------------------------
+// One piece of assembly each: of single conversions compilers make three times the code.
+
+template <typename E>
+struct __align__(2 * sizeof(E)) conv_pair {
+    E element[2];
+};
+
+template <typename E>
+SPIRA_DEVICE float2 conv_pair_to_floats(uint32_t pair) {
+    const conv_pair<E> e = bytes_as<conv_pair<E>>(pair);
+    return make_float2(element_to_float(e.element[0]), element_to_float(e.element[1]));
+}
+
+// Rounds two floats, of which none stays below its bound. A bound is 0 or infinite, so the larger
+// one of rounded values is the rounded larger one. NaN stays.
+template <typename E>
+SPIRA_DEVICE uint32_t conv_pair_bounded(float x, float y, float bound) {
+    conv_pair<E> v;
+    v.element[0] = element_from_float<E>(conv_max_nan(x, bound));
+    v.element[1] = element_from_float<E>(conv_max_nan(y, bound));
+    return bytes_as<uint32_t>(v);
+}
+
+#if __CUDA_ARCH__ >= 800
+template <>
+__device__ __forceinline__ float2 conv_pair_to_floats<__half>(uint32_t pair) {
+    float2 v;
+    asm("{ .reg .f16 x, y;\n"
+        "mov.b32 {x, y}, %2;\n"
+        "cvt.f32.f16 %0, x;\n"
+        "cvt.f32.f16 %1, y; }"
+        : "=f"(v.x), "=f"(v.y)
+        : "r"(pair));
+    return v;
+}
+
+template <>
+__device__ __forceinline__ uint32_t conv_pair_bounded<__half>(float x, float y, float bound) {
+    uint32_t v;
+    asm("{ .reg .b32 b;\n"
+        "cvt.rn.f16x2.f32 b, %3, %3;\n"
+        "cvt.rn.f16x2.f32 %0, %2, %1;\n"
+        "max.NaN.f16x2 %0, %0, b; }"
+        : "=r"(v)
+        : "f"(x), "f"(y), "f"(bound));
+    return v;
+}
+
+template <>
+__device__ __forceinline__ uint32_t conv_pair_bounded<__nv_bfloat16>(float x, float y,
+                                                                     float bound) {
+    uint32_t v;
+    asm("{ .reg .b32 b;\n"
+        "cvt.rn.bf16x2.f32 b, %3, %3;\n"
+        "cvt.rn.bf16x2.f32 %0, %2, %1;\n"
+        "max.NaN.bf16x2 %0, %0, b; }"
+        : "=r"(v)
+        : "f"(x), "f"(y), "f"(bound));
+    return v;
+}
+#endif
+
+// ---- four channels ------------------------------------------------------------------------------
+
 // Four neighbouring channels of an output.
 template <typename E>
 struct __align__(4 * sizeof(E)) conv_quad {
@@ -189,9 +254,15 @@ SPIRA_DEVICE conv_quad<E> conv_finish(const conv_params &p, const conv_affine_4 
             const float r = element_to_float(residual.element[i]);
             v[i] = sizeof(E) == 1 ? fmaf(r, p.quantisation.residual_scale, v[i]) : v[i] + r;
         }
-        v[i] = plain ? conv_max_nan(v[i], bound) : conv_activate(p.epilogue, bound, v[i]);
-        out.element[i] =
-            element_from_float<E>(sizeof(E) == 1 ? v[i] * p.quantisation.out_inverse : v[i]);
+        if (!plain || sizeof(E) != 2) {
+            v[i] = plain ? conv_max_nan(v[i], bound) : conv_activate(p.epilogue, bound, v[i]);
+            out.element[i] =
+                element_from_float<E>(sizeof(E) == 1 ? v[i] * p.quantisation.out_inverse : v[i]);
+        }
+    }
+    if constexpr (plain && sizeof(E) == 2) {
+        const uint32_t low = conv_pair_bounded<E>(v[0], v[1], bound);
+        out = bytes_as<conv_quad<E>>(make_uint2(low, conv_pair_bounded<E>(v[2], v[3], bound)));
     }
     return out;
 }

@@ -76,23 +76,18 @@ SPIRA_BOTH bool hopper_is_plain(const conv_params &p) {
     return p.wide_out && activation_is_bound(p.epilogue.act) && !(p.residual && p.shortcut.chunks);
 }
 
-// Two neighbouring channels.
-template <typename E>
-struct __align__(2 * sizeof(E)) hopper_pair {
-    E element[2];
-};
-
 // Finishes two neighbouring channels: max(scale * sum + shift + residual, bound).
 template <typename E, bool adds>
 SPIRA_DEVICE uint32_t hopper_finish_pair(float x, float y, float2 scale, float2 shift,
                                          uint32_t residual, float bound) {
-    const hopper_pair<E> e = bytes_as<hopper_pair<E>>(residual);
-    hopper_pair<E> v;
-    x = fmaf(x, scale.x, shift.x) + (adds ? element_to_float(e.element[0]) : 0.0f);
-    y = fmaf(y, scale.y, shift.y) + (adds ? element_to_float(e.element[1]) : 0.0f);
-    v.element[0] = element_from_float<E>(conv_max_nan(x, bound));
-    v.element[1] = element_from_float<E>(conv_max_nan(y, bound));
-    return bytes_as<uint32_t>(v);
+    x = fmaf(x, scale.x, shift.x);
+    y = fmaf(y, scale.y, shift.y);
+    if (adds) {
+        const float2 more = conv_pair_to_floats<E>(residual);
+        x += more.x;
+        y += more.y;
+    }
+    return conv_pair_bounded<E>(x, y, bound);
 }
 
 // Two lanes have two channels each of two channel groups, `low` and `high`. They exchange halves:
@@ -210,13 +205,13 @@ SPIRA_DEVICE void hopper_finish_plain(const conv_params &p, const float *scale, 
 template <typename E>
 SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const float *scale, int channel, int row,
                                     float x, float y) {
-    hopper_pair<E> v, extra = {};
+    conv_pair<E> v, extra = {};
     const float sum[2] = {x, y}, bound = conv_bound(p.epilogue);
     const int64_t at = hopper_byte_of<E>(p, row, channel);
     const char *residual = (const char *)p.residual + at;
     char *out = (char *)p.out + at;
     if (p.residual && p.wide_out) {
-        extra = *(const hopper_pair<E> *)residual;
+        extra = *(const conv_pair<E> *)residual;
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -232,7 +227,7 @@ SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const float *scale, in
         }
     }
     if (p.wide_out) {
-        *(hopper_pair<E> *)out = v;
+        *(conv_pair<E> *)out = v;
     }
 }
 
