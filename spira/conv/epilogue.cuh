@@ -80,6 +80,11 @@ __device__ __forceinline__ float2 conv_pair_to_floats<__half>(uint32_t pair) {
 }
 
 template <>
+__device__ __forceinline__ float2 conv_pair_to_floats<__nv_bfloat16>(uint32_t pair) {
+    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
+}
+
+template <>
 __device__ __forceinline__ uint32_t conv_pair_bounded<__half>(float x, float y, float bound) {
     uint32_t v;
     asm("{ .reg .b32 b;\n"

@@ -67,7 +67,7 @@ SPIRA_API status narrow_launch(conv_params p, cudaStream_t stream) {
     const int64_t each = narrow_pair / (8 * narrow_groups);
     const unsigned grid = (unsigned)ceil_div(pairs * each * p.sizes.split, narrow_warps);
     auto kernel = p.wide_in ? narrow_kernel<E, fold, steps, halves, true> : narrow_kernel < E,
-         steps > 1 ? 1 : 0, steps, halves, false > ;
+         steps == 2 ? 1 : 0, steps, halves, false > ;
     return kernel_launch(kernel, {grid, narrow_threads, stream, "conv", p.programmatic}, p);
 }
 

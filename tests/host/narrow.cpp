@@ -47,7 +47,7 @@ TEST(narrow_emulated_every_kernel) {
             cuts.push_back({{1, 1, split, 1}, c[0], 0, c[1]});
         }
     }
-    layers_every_kernel<narrow>(cuts, false, 2 * (8 + 6 + 1));
+    layers_every_kernel<narrow>(cuts, false, 2 * (8 + 4 + 1));
 }
 
 TEST(narrow_emulated_negative_counts) {

@@ -53,18 +53,19 @@ SPIRA_DEVICE void hopper_gather(const hopper_piece &from, const int32_t (&source
 }
 
 // The same for rows that are not aligned: element by element. Not inlined: all kernels share it.
+// source, second: the lane's rows, of the first half of the row group and of the second.
 template <typename E, int log>
 [[maybe_unused]] static __device__ __noinline__ void
-hopper_gather_unaligned(const char *base, uint32_t pitch, int bytes, int2 source, uint32_t to) {
+hopper_gather_unaligned(hopper_piece from, int32_t source, int32_t second, uint32_t to) {
     enum { lanes = 1 << (log - 4), rows = 32 / lanes };
     const int lane = threadIdx.x % 32, own = lane / lanes;
     const uint32_t piece = (uint32_t)(lane % lanes * conv_lane_bytes);
 #pragma unroll 1
     for (int row = own; row < order_rows; row += rows) {
-        int32_t low = __shfl_sync(~0u, source.x, row % 32);
-        int32_t high = __shfl_sync(~0u, source.y, row % 32), at = row < 32 ? low : high;
-        uint4 v = conv_read_each<E>(base + (uint64_t)(uint32_t)max(at, 0) * pitch,
-                                    at >= 0 ? bytes : 0);
+        int32_t low = __shfl_sync(~0u, source, row % 32);
+        int32_t high = __shfl_sync(~0u, second, row % 32), at = row < 32 ? low : high;
+        uint4 v = conv_read_each<E>(from.base + (uint64_t)(uint32_t)max(at, 0) * from.pitch,
+                                    at >= 0 ? from.bytes : 0);
         shared_store_4(to + wgmma_place((uint32_t)(row << log) | piece, log), v);
     }
 }

@@ -19,17 +19,11 @@ SPIRA_DEVICE void hopper_prepare(const conv_params &p, const ring_cursor &ring,
                                  hopper_shared &shared) {
     const int channel = (int)blockIdx.y * T::columns;
     const int threads = T::early ? T::consumers : T::threads;
-    // One iteration is enough: there is a thread for each channel. The loop stays where producers
-    // wait for it and there is a shortcut: without it the kernel of 128 columns spills in bf16.
-    constexpr bool loop = T::shortcut && !T::early;
-    int i = (int)threadIdx.x;
-    do {
-        conv_scale_load<hopper_columns_most>(p, channel, T::columns, i, shared);
-        if (T::shortcut) {
-            conv_shortcut_load<hopper_columns_most>(p, channel, T::columns, i, shared);
-        }
-        i += (int)blockDim.x;
-    } while (loop && i < T::columns);
+    const int i = (int)threadIdx.x; // there is a thread for each channel
+    conv_scale_load<hopper_columns_most>(p, channel, T::columns, i, shared);
+    if (T::shortcut) {
+        conv_shortcut_load<hopper_columns_most>(p, channel, T::columns, i, shared);
+    }
     for (int at = threadIdx.x * 16; at < hopper_zero_bytes(T::columns, T::split);
          at += threads * 16) {
         shared_store_4(ring.memory + ring.stages * ring.bytes + at, make_uint4(0, 0, 0, 0));

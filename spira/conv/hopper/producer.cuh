@@ -53,8 +53,8 @@ SPIRA_DEVICE void hopper_rows_copy(const conv_params &p, int first,
                 if (from.wide) {
                     hopper_gather<log>(from, job.source[i][g], to);
                 } else {
-                    const int2 source = make_int2(job.source[i][g][0], job.source[i][g][1]);
-                    hopper_gather_unaligned<E, log>(from.base, from.pitch, from.bytes, source, to);
+                    const int32_t(&source)[2] = job.source[i][g];
+                    hopper_gather_unaligned<E, log>(from, source[0], source[1], to);
                 }
             }
         }
