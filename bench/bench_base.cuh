@@ -192,7 +192,7 @@ struct bench_options {
 SPIRA_API void bench_usage(const char *program) {
     printf(
         "usage: %s [--voxel METRES] [--columns N] [--only CIN,COUT,K] [--dtype "
-        "fp16|bf16|tf32|fp32]\n"
+        "fp16|bf16|tf32|fp32|int8]\n"
         "       [--dataflow os|ws|hybrid|all] [--threshold T|all] [--minuet B,C] [--sweep minuet]\n"
         "       [--only tables|fig13|fig15|table4|batches|deployed] [--net NAME]\n"
         "       [--multiprocessors N] [--quick] [--out FILE] [SCAN...]\n"
@@ -217,7 +217,7 @@ SPIRA_API void bench_usage(const char *program) {
 }
 
 SPIRA_API int bench_dtype(const char *name) {
-    for (int n = spira::numeric_f32; n <= spira::numeric_bf16; ++n) {
+    for (int n = spira::numeric_f32; n <= spira::numeric_i8; ++n) {
         if (strcmp(name, spira::numeric_name((spira::numeric)n)) == 0) {
             return n;
         }

@@ -43,6 +43,7 @@ SPIRA_API net_job net_job_make(const char *bench, const char *name, int K, int b
 template <typename W>
 struct net_work {
     const net_job *job;
+    bool i8; // int8 layers, but the first; the others are fp16
     networks::network *table;
     bench_scene<W> scene; // its set has exactly the capacity of its voxels
     spira::net_limits limits;
@@ -71,6 +72,13 @@ SPIRA_API networks::network *net_table(bench_pool *pool, const net_job *job) {
         }
     }
     return table;
+}
+
+// Returns f(constant) of the format that the functions of a network are compiled for.
+template <typename W, typename F>
+static spira::status net_call(const net_work<W> *w, F f) {
+    return w->i8 ? f(std::integral_constant<spira::numeric, spira::numeric_i8>())
+                 : f(std::integral_constant<spira::numeric, spira::numeric_any>());
 }
 
 // ---- the steps of a run -------------------------------------------------------------------------
@@ -137,7 +145,7 @@ static spira::status net_layer_step(const net_work<W> *w, int layer, bool progra
                                     cudaStream_t stream) {
     const spira::net_run_args<W> run = net_args(w);
     const spira::net_launch<W> a = {w->plan, layer, &run, programmatic, stream};
-    return spira::net_layer_start<spira::numeric_any>(&a);
+    return net_call(w, [&](auto format) { return spira::net_layer_start<format.value>(&a); });
 }
 
 // All layers, after net_index_step.
@@ -145,8 +153,10 @@ template <typename W>
 static spira::status net_features_step(void *context, cudaStream_t stream) {
     const net_work<W> *w = (const net_work<W> *)context;
     const spira::net_run_args<W> run = net_args(w);
-    return spira::net_layers_start<spira::numeric_any>(w->plan, 0, w->plan->layer_count, &run,
-                                                       stream);
+    return net_call(w, [&](auto format) {
+        return spira::net_layers_start<format.value>(w->plan, 0, w->plan->layer_count, &run,
+                                                     stream);
+    });
 }
 
 // From raw coordinates to the features of the last layer. The features of the voxels are computed
@@ -160,7 +170,9 @@ static spira::status net_run_step(void *context, cudaStream_t stream) {
     BENCH_CUDA(cudaEventRecord(w->side.features, w->beside));
     spira::net_run_args<W> run = net_args(w);
     run.side = &w->side;
-    return spira::net_run(bench_gpu(), w->plan, &run, stream);
+    return net_call(w, [&](auto format) {
+        return spira::net_run<W, format.value>(bench_gpu(), w->plan, &run, stream);
+    });
 }
 
 SPIRA_API void net_side_open(spira::net_side *side) {
@@ -248,7 +260,9 @@ static void net_params_make(bench_session *s, net_work<W> *w) {
     int keep = s->pool.blocks;
     const float *given = bench_upload(&s->pool, w->params, plan->params);
     const spira::net_load_args load = {given, w->loaded, plan->loaded_bytes, nullptr};
-    BENCH_TRY(spira::net_load(bench_gpu(), plan, &load, s->stream));
+    BENCH_TRY(net_call(w, [&](auto format) {
+        return spira::net_load<format.value>(bench_gpu(), plan, &load, s->stream);
+    }));
     bench_pool_free(&s->pool, keep);
 }
 
@@ -268,6 +282,15 @@ static bool net_fits(const net_work<W> *w) {
     return fits;
 }
 
+// Makes a network int8, with ranges that features of random weights are in.
+SPIRA_API void net_table_i8(networks::network *n) {
+    spira::net_formats_i8(n->layers, n->count);
+    for (int i = 0; i < n->count; ++i) {
+        const bool has = spira::net_members_of(&n->layers[i]) & spira::net_member_range;
+        n->layers[i].range = has ? 4.0f : 0.0f;
+    }
+}
+
 // Makes everything but the workspace, for a plan that keeps all features. Returns false where the
 // memory does not suffice.
 template <typename W>
@@ -282,7 +305,12 @@ static bool net_work_make(bench_session *s, const bench_scene<W> *scene, net_val
     w->limits.grid = w->table->grid;
     w->limits.batch = w->table->batch;
     w->limits.shortcuts = spira::net_shortcuts_hidden;
-    w->limits.type = s->options.dtype < 0 ? spira::numeric_f16 : (spira::numeric)s->options.dtype;
+    w->i8 = s->options.dtype == spira::numeric_i8;
+    w->limits.type =
+        s->options.dtype < 0 || w->i8 ? spira::numeric_f16 : (spira::numeric)s->options.dtype;
+    if (w->i8) {
+        net_table_i8(w->table);
+    }
     snprintf(w->label, sizeof w->label, "%.100s: %s, K %d, batch %d, %d-bit words", scene->input,
              job->name, job->K, job->batches, (int)(8 * sizeof(W)));
     w->plan = bench_host<spira::net_plan>(&s->pool, 1);
@@ -329,7 +357,7 @@ template <typename W>
 static bench_row net_row(const char *bench, const net_work<W> *w) {
     bench_row row = bench_row_make(bench, &w->scene);
     row.K = w->job->K;
-    row.dtype = spira::numeric_name(w->limits.type);
+    row.dtype = spira::numeric_name(w->i8 ? spira::numeric_i8 : w->limits.type);
     row.word = 8 * (int)sizeof(W);
     row.net = w->job->name;
     row.batch = w->job->batches;

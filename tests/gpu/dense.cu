@@ -9,8 +9,13 @@ using namespace spira;
 namespace {
 
 template <typename W>
-const dense_side<W> side = {
-    &memory_device, [](const dense_args<W> *a) { return dense<W>(gpu(), a, stream_get()); }};
+const dense_side<W> side = {&memory_device, [](const dense_args<W> *a) {
+                                return a->type != numeric_i8 ? dense<W>(gpu(), a, stream_get())
+                                       : a->out_type == numeric_i8
+                                           ? dense<W, numeric_i8, numeric_i8>(gpu(), a,
+                                                                              stream_get())
+                                           : dense<W, numeric_i8>(gpu(), a, stream_get());
+                            }};
 
 template <typename W>
 void check_random(uint64_t seed, int cases, int most) {

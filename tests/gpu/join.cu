@@ -14,7 +14,11 @@ const join_side<W> side = {&memory_device, join_workspace<W>,
                            [](const join_args<W> *a, void *scratch, size_t bytes) {
                                return join<W>(a, scratch, bytes, stream_get());
                            },
-                           [](const join_sum_args *a) { return join_sum(gpu(), a, stream_get()); }};
+                           [](const join_sum_args *a) {
+                               return a->type == numeric_i8
+                                          ? join_sum<numeric_i8>(gpu(), a, stream_get())
+                                          : join_sum(gpu(), a, stream_get());
+                           }};
 
 template <typename W>
 void check_random(uint64_t seed, int cases, int32_t most) {

@@ -19,7 +19,11 @@ const dense_side<W> by_host = {&memory_host, dense_host<W>};
 
 template <typename W>
 const dense_side<W> by_kernel = {
-    &memory_host, [](const dense_args<W> *a) { return dense<W>(&device, a, nullptr); }};
+    &memory_host, [](const dense_args<W> *a) {
+        return a->type != numeric_i8       ? dense<W>(&device, a, nullptr)
+               : a->out_type == numeric_i8 ? dense<W, numeric_i8, numeric_i8>(&device, a, nullptr)
+                                           : dense<W, numeric_i8>(&device, a, nullptr);
+    }};
 
 const auto sides = {&by_host<uint32_t>, &by_kernel<uint32_t>};
 

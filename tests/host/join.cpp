@@ -18,12 +18,15 @@ template <typename W>
 const join_side<W> by_host = {&memory_host, join_host_workspace<W>, join_host<W>, join_sum_host};
 
 template <typename W>
-const join_side<W> by_kernel = {
-    &memory_host, join_workspace<W>,
-    [](const join_args<W> *a, void *scratch, size_t bytes) {
-        return join<W>(a, scratch, bytes, nullptr);
-    },
-    [](const join_sum_args *a) { return join_sum(&device, a, nullptr); }};
+const join_side<W> by_kernel = {&memory_host, join_workspace<W>,
+                                [](const join_args<W> *a, void *scratch, size_t bytes) {
+                                    return join<W>(a, scratch, bytes, nullptr);
+                                },
+                                [](const join_sum_args *a) {
+                                    return a->type == numeric_i8
+                                               ? join_sum<numeric_i8>(&device, a, nullptr)
+                                               : join_sum(&device, a, nullptr);
+                                }};
 
 template <typename W>
 void check_random(uint64_t seed, int cases, int32_t most, const join_side<W> *side) {

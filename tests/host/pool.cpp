@@ -112,7 +112,7 @@ TEST(pool_refuses) {
     }
     refuses(status_bad_size, [](pool_args *a) { a->volume = 1 << 20; });
     pool_args other = good;
-    other.type = (numeric)4; // of the launcher alone
+    other.type = (numeric)5; // of the launcher alone
     CHECK_STATUS(pool(&other, nullptr), status_unsupported);
 
     word_layout l = reference_layout<uint32_t>({0, 0, 0}, {9, 9, 9}, 1, {1, 1, 1}, {1, 1, 1});

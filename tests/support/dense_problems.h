@@ -82,10 +82,12 @@ dense_problem<W> dense_problem_make(random_state *r, const dense_shape *s, int p
     p.args.type = s->type;
     p.args.out_type = s->out_type;
     p.args.order = s->order;
+    const bool int8 = s->type == spira::numeric_i8;
+    p.args.scale = int8 && s->out_type != s->type ? 0.03f : 0.0f;
     const int64_t size = spira::numeric_size(s->type),
                   values = (int64_t)p.args.set.capacity * s->channels;
     std::vector<float> value((size_t)values);
-    reference_random_values(r, s->type, 300, values, value.data());
+    reference_random_values(r, int8 ? spira::numeric_f32 : s->type, 300, values, value.data());
     p.features.resize((size_t)(values * size));
     reference_store(s->type, value.data(), values, p.features.data());
     snprintf(p.label, sizeof p.label,
@@ -98,27 +100,29 @@ dense_problem<W> dense_problem_make(random_state *r, const dense_shape *s, int p
 // Any shape; small.
 inline dense_shape dense_shape_random(random_state *r, int most) {
     const spira::numeric types[] = {spira::numeric_f16, spira::numeric_bf16, spira::numeric_f32,
-                                    spira::numeric_tf32};
+                                    spira::numeric_tf32, spira::numeric_i8};
     dense_shape s = {};
     s.extent = {random_int(r, 1, most), random_int(r, 1, most), random_int(r, 1, 4)};
     s.extent.x = random_int(r, 0, 2) ? s.extent.x : 4 * ((s.extent.x + 3) / 4);
     s.stride = {random_int(r, 1, 3), random_int(r, 1, 3), random_int(r, 1, 4)};
     s.batch = random_int(r, 1, 3);
     s.channels = random_int(r, 0, 1) ? random_int(r, 1, 19) : 8 * random_int(r, 1, 3);
-    s.type = types[random_int(r, 0, 3)];
+    s.type = types[random_int(r, 0, 4)];
     s.out_type = types[random_int(r, 0, 2)];
+    s.out_type = s.type == spira::numeric_i8 && random_int(r, 0, 1) ? s.type : s.out_type;
     s.order = (spira::dense_order)random_int(r, 0, 1);
     return s;
 }
 
 // One stored element of one format in another.
 inline void dense_expect(spira::numeric from, const char *source, int64_t i, spira::numeric to,
-                         char *target) {
+                         float scale, char *target) {
     if (spira::numeric_size(from) == spira::numeric_size(to) &&
         (from == to || spira::numeric_size(to) == 4)) {
         memcpy(target, source + i * spira::numeric_size(from), (size_t)spira::numeric_size(from));
     } else {
-        spira::numeric_store(to, target, 0, spira::numeric_load(from, source, i));
+        const float value = spira::numeric_load(from, source, i);
+        spira::numeric_store(to, target, 0, scale > 0 ? value * scale : value);
     }
 }
 
@@ -145,7 +149,7 @@ std::vector<char> dense_expected(const dense_problem<W> *p) {
         char element[4] = {};
         if (at >= 0) {
             dense_expect(a.type, p->features.data(), (int64_t)at * a.channels + deep / e.z,
-                         a.out_type, element);
+                         a.out_type, a.scale, element);
         }
         out.insert(out.end(), element, element + spira::numeric_size(a.out_type));
     };

@@ -24,8 +24,12 @@ struct numeric_tag {
 
 template <numeric format, typename F>
 status numeric_dispatch(numeric type, F body) {
-    static_assert(format == numeric_any, "the one form that is emulated");
-    return type == numeric_f16    ? body(numeric_tag<numeric_f16>())
+    if constexpr (format != numeric_any) {
+        return type == format ? body(numeric_tag<format>())
+                              : status_make(status_unsupported, "type", type);
+    }
+    return !numeric_valid(type)   ? status_make(status_unsupported, "type", type)
+           : type == numeric_f16  ? body(numeric_tag<numeric_f16>())
            : type == numeric_bf16 ? body(numeric_tag<numeric_bf16>())
            : type == numeric_tf32 ? body(numeric_tag<numeric_tf32>())
                                   : body(numeric_tag<numeric_f32>());

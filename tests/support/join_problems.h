@@ -68,7 +68,8 @@ void join_problem_fill(random_state *r, join_problem<W> *p, int s, spira::triple
     set_pad(&p->words[s], (int32_t)spira::max_of(have + room, 1));
     const int64_t values = (int64_t)p->capacity(s) * p->channels;
     std::vector<float> value((size_t)values);
-    reference_random_values(r, p->type, 30, values, value.data());
+    const bool int8 = p->type == spira::numeric_i8;
+    reference_random_values(r, int8 ? spira::numeric_f32 : p->type, 30, values, value.data());
     p->features[s].resize((size_t)(values * spira::numeric_size(p->type)));
     reference_store(p->type, value.data(), values, p->features[s].data());
 }
@@ -77,7 +78,7 @@ template <typename W>
 join_problem<W> join_problem_make(random_state *r, int sets, spira::join_axis axis, int32_t most,
                                   int room) {
     const spira::numeric types[] = {spira::numeric_f32, spira::numeric_tf32, spira::numeric_f16,
-                                    spira::numeric_bf16};
+                                    spira::numeric_bf16, spira::numeric_i8};
     join_problem<W> p = {};
     const int wide = sizeof(W) == 8 ? 200 : 12;
     spira::triple lo = {random_int(r, -wide, 0), random_int(r, -9, 0), random_int(r, -9, 0)};
@@ -90,7 +91,7 @@ join_problem<W> join_problem_make(random_state *r, int sets, spira::join_axis ax
                        : random_int(r, spira::triple_at(p.layout.lo, dropped),
                                     spira::triple_at(p.layout.hi, dropped));
     p.channels = random_int(r, 0, 1) ? random_int(r, 1, 20) : 8 * random_int(r, 1, 5);
-    p.type = types[random_int(r, 0, 3)];
+    p.type = types[random_int(r, 0, 4)];
     p.off = random_int(r, 0, 1) * random_int(r, 1, 3);
     for (int s = 0; s < sets; ++s) {
         const int stride = 1 << random_int(r, 0, 2);
@@ -123,6 +124,12 @@ bool join_outcomes_equal(const join_outcome<W> *a, const join_outcome<W> *b) {
            a->sums == b->sums;
 }
 
+// Scales of int8.
+inline float join_scale(int set) {
+    return 0.02f * (float)(set + 1);
+}
+constexpr float join_inverse = 17.5f;
+
 // The sums of one voxel's rows, in their order.
 template <typename W>
 void join_expect_sums(const join_problem<W> *p, const std::vector<std::array<int32_t, 2>> *rows,
@@ -133,10 +140,12 @@ void join_expect_sums(const join_problem<W> *p, const std::vector<std::array<int
         for (size_t i = 0; i < rows->size(); ++i) {
             const float x = spira::numeric_load(p->type, p->features[(*rows)[i][0]].data(),
                                                 (int64_t)(*rows)[i][1] * p->channels + c);
-            sum = i ? sum + x : x;
+            const bool int8 = p->type == spira::numeric_i8;
+            sum = int8 ? fmaf(x, join_scale((*rows)[i][0]), sum) : i ? sum + x : x;
         }
         char element[4];
-        spira::numeric_store(p->type, element, 0, sum);
+        spira::numeric_store(p->type, element, 0,
+                             p->type == spira::numeric_i8 ? sum * join_inverse : sum);
         sums->insert(sums->end(), element, element + size);
     }
 }
@@ -215,6 +224,7 @@ join_run<W> join_run_make(const join_problem<W> *p, const join_side<W> *side) {
         r.args.set[s].count = memory_put(m, &p->count[s], 1);
         r.sums.in[s] = memory_put(m, in) + off;
         r.sums.capacity[s] = p->capacity(s);
+        r.sums.scale[s] = p->type == spira::numeric_i8 ? join_scale(s) : 0.0f;
     }
     r.args.out.words = memory_new<W>(m, p->out_capacity);
     r.args.out.count = memory_new<int32_t>(m, 1);
@@ -224,6 +234,7 @@ join_run<W> join_run_make(const join_problem<W> *p, const join_side<W> *side) {
     r.sums.sets = p->sets;
     r.sums.channels = p->channels;
     r.sums.type = p->type;
+    r.sums.out_inverse = p->type == spira::numeric_i8 ? join_inverse : 0.0f;
     r.sums.rows = r.args.rows;
     r.sums.count = r.args.out.count;
     r.sums.out_capacity = p->out_capacity;
