@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv_i8.h: int8 convolution: its formulas, the steps of its channels, its host loop.
 //
-//   s(i)          scale of the source that input channel i belongs to: an element e is worth e *
-//   s(i) t[c]          step of output channel c: what one unit of the integer sum is worth q[k, i,
-//   c]  = clamp(rne(w[k, i, c] * s(i) / t[c]), -127, 127) sum[o, c]   = sum over k, i of in[map[o,
-//   k], i] * q[k, i, c]                 exact, in int32 y           = fmaf((float)sum, t[c] *
-//   scale[c], fmaf(bias[c], scale[c], shift[c])) y           = fmaf(residual, s_residual, y) int8;
-//   otherwise s_residual is 1 out         = act(y), rounded once: to fp16, bf16 or fp32, or to int8
-//   as
-//                 clamp(rne(act(y) * out_inverse), -128, 127)
+//   s(i)         scale of the source of input channel i: an element e is worth e * s(i)
+//   t[c]         step of output channel c: what one unit of the integer sum is worth
+//   q[k, i, c] = clamp(rne(w[k, i, c] * s(i) / t[c]), -127, 127)
+//   sum[o, c]  = sum over k, i of in[map[o, k], i] * q[k, i, c]         exact, in int32
+//   y          = fmaf((float)sum, t[c] * scale[c], fmaf(bias[c], scale[c], shift[c]))
+//   y          = fmaf(residual, s_residual, y)         of int8; otherwise s_residual is 1
+//   out        = act(y), rounded once: to fp16, bf16 or fp32, or to int8 as
+//                clamp(rne(act(y) * out_inverse), -128, 127)
 //
 // All but exp and erf is IEEE fp32, and integer sums do not depend on their order. So with
 // activation_none, activation_relu and activation_leaky the host and all GPUs give the same bits,
