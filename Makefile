@@ -109,6 +109,7 @@ help:
 	@echo 'make run       labels a street, or your scan, and draws it: on the GPU if there is one'
 	@echo '               SCAN=file (.bin .pcd.bin .npy .pcd .ply .las .csv ...), VOXEL=metres, NET=name, ONNX=file,'
 	@echo '               WEIGHTS=blob, ARGS=... (--columns 4 for a .bin file of KITTI)'
+	@echo '               NET=generate grows a shape instead (needs a GPU)'
 	@echo 'make test      runs the host tests; compiles the GPU code, and tests it if there is a GPU'
 	@echo 'make judge     compares the networks of detectors with spconv, where it is installed'
 	@echo 'make bench     builds the benchmarks'
@@ -140,9 +141,14 @@ STREET   = $(if $(strip $(NET)$(ONNX)$(WEIGHTS)$(findstring --net,$(ARGS))$(find
 RUN_ARGS = $(STREET) $(if $(SCAN),--scan '$(SCAN)') $(if $(VOXEL),--voxel '$(VOXEL)') \
            $(if $(NET),--net '$(NET)') $(if $(ONNX),--onnx '$(ONNX)') $(if $(WEIGHTS),--weights '$(WEIGHTS)') $(ARGS)
 
+ifeq ($(NET),generate)
+run: $(if $(and $(NVCC),$(GPU)),build/example_generate)
+	@$(if $^,$^ --picture generate.png $(ARGS),echo 'NET=generate needs a GPU and nvcc' >&2; exit 1)
+else
 run: $(RUN)
 	@echo 'scan: $(RUN_WHY)'
 	@$(RUN) $(RUN_ARGS)
+endif
 
 # nvcc $(make -s arch) ...
 GPU_FLAGS := $(foreach a,$(if $(filter file,$(origin ARCH)),$(GPU_ARCHS),$(ARCH)),$(call gencode,$a))
