@@ -7,7 +7,8 @@
 // `voxels` are the parents, `outputs` the children. Method "16 to 1": four steps, one after the
 // other. Each set must be the one that `downsample` makes of the scan. Bench "prune": every other
 // voxel of the scan, by the sign of one of 8 channels of features, fp16; method "gather": their
-// features, 64 channels.
+// features, 64 channels; "norm": LayerNorm and SiLU of those, for all voxels; "largest": the mask
+// of the best half by a channel; "hilbert": the order along Hilbert's curve, with codes and ranks.
 #include "bench.cuh"
 
 enum { generate_steps = 4, generate_channels = 8, generate_features = 64 };
@@ -20,6 +21,9 @@ struct generate_work {
     int begin, end; // the steps to run
     spira::prune_args<generate_word> prune;
     spira::row_gather_args gather;
+    spira::norm_args norm;
+    spira::choose_largest_args<generate_word> largest;
+    spira::curve_args<generate_word> curve;
     char *scratch; // one at a time
     size_t scratch_bytes;
 };
@@ -44,6 +48,21 @@ static spira::status generate_gather(void *context, cudaStream_t stream) {
     return spira::row_gather<spira::numeric_f16>(&w->gather, stream);
 }
 
+static spira::status generate_norm(void *context, cudaStream_t stream) {
+    return spira::norm<spira::numeric_f16>(&((const generate_work *)context)->norm, stream);
+}
+
+static spira::status generate_largest(void *context, cudaStream_t stream) {
+    const generate_work *w = (const generate_work *)context;
+    return spira::choose_largest<generate_word, spira::numeric_f16>(&w->largest, w->scratch,
+                                                                    w->scratch_bytes, stream);
+}
+
+static spira::status generate_curve(void *context, cudaStream_t stream) {
+    const generate_work *w = (const generate_work *)context;
+    return spira::curve_order(&w->curve, w->scratch, w->scratch_bytes, stream);
+}
+
 // The children that the finer set has, a bit each.
 static uint8_t *generate_mask(bench_pool *pool, const spira::word_layout *layout,
                               spira::voxel_set<generate_word> coarse,
@@ -64,10 +83,15 @@ static uint8_t *generate_mask(bench_pool *pool, const spira::word_layout *layout
 // Room for any of the steps.
 static void generate_scratch(generate_work *w, bench_pool *pool) {
     size_t bytes;
-    BENCH_TRY(spira::prune_workspace(&w->prune, &w->scratch_bytes));
-    for (const auto &step : w->step) {
-        BENCH_TRY(spira::subdivide_workspace(&step, &bytes));
+    const auto room = [&](spira::status counted) {
+        BENCH_TRY(counted);
         w->scratch_bytes = spira::max_of(w->scratch_bytes, bytes);
+    };
+    room(spira::prune_workspace(&w->prune, &bytes));
+    room(spira::choose_largest_workspace(&w->largest, &bytes));
+    room(spira::curve_order_workspace(&w->curve, &bytes));
+    for (const auto &step : w->step) {
+        room(spira::subdivide_workspace(&step, &bytes));
     }
     w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
 }
@@ -115,7 +139,62 @@ static void generate_work_make(bench_pool *pool, const bench_scene<generate_word
                  w->prune.out.count,
                  voxels,
                  bench_device<uint16_t>(pool, values)};
+    w->norm.in = w->prune.choice.scores;
+    w->norm.channels = generate_features;
+    w->norm.type = spira::numeric_f16;
+    w->norm.epsilon = 1e-6f;
+    w->norm.act = spira::activation_silu;
+    w->norm.count = w->prune.in.count;
+    w->norm.capacity = voxels;
+    w->norm.out = bench_device<uint16_t>(pool, values);
+    w->largest.set = w->curve.set = w->prune.in;
+    w->largest.layout = w->curve.layout = &scene->layout;
+    w->largest.scores = w->prune.choice.scores;
+    w->largest.type = spira::numeric_f16;
+    w->largest.channels = generate_features;
+    w->largest.most = voxels / 2;
+    w->largest.mask = bench_device<uint8_t>(pool, voxels);
+    w->curve.stride = {1, 1, 1};
+    w->curve.origin = scene->layout.lo;
+    w->curve.depth = spira::curve_depth({scene->layout.hi.x - scene->layout.lo.x,
+                                         scene->layout.hi.y - scene->layout.lo.y,
+                                         scene->layout.hi.z - scene->layout.lo.z});
+    w->curve.kind = spira::curve_hilbert;
+    w->curve.code = bench_device<uint64_t>(pool, voxels);
+    w->curve.order = bench_device<int32_t>(pool, voxels);
+    w->curve.rank = bench_device<int32_t>(pool, voxels);
+    w->largest.trouble = w->curve.trouble = scene->trouble;
     generate_scratch(w, pool);
+}
+
+// What the mask and the order are, as the host's loops have them.
+static void generate_check(bench_session *s, const bench_scene<generate_word> *scene,
+                           generate_work *w, const char *input) {
+    bench_pool *pool = &s->pool;
+    const int32_t voxels = scene->fine.host.capacity;
+    const int keep = pool->blocks;
+    spira::device_status trouble = {};
+    size_t bytes;
+    spira::choose_largest_args<generate_word> a = w->largest;
+    spira::curve_args<generate_word> b = w->curve;
+    a.set = b.set = scene->fine.host;
+    a.scores = bench_download(pool, (const uint16_t *)a.scores, (int64_t)voxels * a.channels);
+    a.mask = bench_host<uint8_t>(pool, voxels);
+    b.code = nullptr;
+    b.order = bench_host<int32_t>(pool, voxels);
+    b.rank = bench_host<int32_t>(pool, voxels);
+    a.trouble = b.trouble = &trouble;
+    BENCH_TRY(spira::choose_largest_host_workspace(&a, &bytes)); // the same for both
+    char *room = bench_host<char>(pool, (int64_t)bytes + spira::workspace_alignment);
+    room += -(uintptr_t)room % spira::workspace_alignment;
+    BENCH_TRY(spira::choose_largest_host(&a, room, bytes));
+    BENCH_TRY(spira::curve_order_host(&b, room, bytes));
+    BENCH_TRY(generate_largest(w, s->stream));
+    BENCH_TRY(generate_curve(w, s->stream));
+    bench_check_same(pool, a.mask, w->largest.mask, voxels, input, "mask of the largest");
+    bench_check_same(pool, b.order, w->curve.order, voxels, input, "order");
+    bench_check_same(pool, b.rank, w->curve.rank, voxels, input, "rank");
+    bench_pool_free(pool, keep);
 }
 
 static void generate_print(bench_session *s, bench_row row, generate_work *w, int begin, int end) {
@@ -158,6 +237,18 @@ static void generate_run_input(bench_session *s, const bench_input *input) {
     row.cin = generate_features;
     row.time = bench_measure(s->stream, generate_gather, &w);
     bench_print(s, &row);
+    generate_check(s, &scene, &w, input->name);
+    const struct {
+        const char *method;
+        bench_step step;
+    } more[] = {
+        {"norm", generate_norm}, {"largest", generate_largest}, {"hilbert", generate_curve}};
+    for (const auto &one : more) {
+        row.method = one.method;
+        row.time = bench_measure(s->stream, one.step, &w);
+        bench_print(s, &row);
+    }
+    bench_check_trouble(&s->pool, scene.trouble);
     bench_pool_free(&s->pool, 0);
 }
 
