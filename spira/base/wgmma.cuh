@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/base/wgmma.cuh: Hopper's matrix instruction (wgmma), each PTX form wrapped once (sm_90a).
 //
-// wgmma_step<E, columns>: sum[64, columns] += a[64, 16] * b[16, columns], by the four warps of a
-// warpgroup, asynchronously. Both operands are in shared memory (base/wgmma.h), `b` transposed: 64
-// and `columns` rows of 16-bit elements, of which a step reads 32 bytes. With w the warp, g =
-// lane / 4 and t = lane % 4, a lane holds, for each 8 columns j,
+// wgmma_step<E, columns>: sum[64, columns] += a[64, depth] * b[depth, columns], by the four warps
+// of a warpgroup, asynchronously. Both operands are in shared memory (base/wgmma.h), `b`
+// transposed: 64 and `columns` rows of elements, of which a step reads 32 bytes: depth is 16, or 32
+// of int8_t, whose sums are int32_t. With w the warp, g = lane / 4 and t = lane % 4, a lane holds,
+// for each 8 columns j,
 //   sum[4 j ..]  (16 w + g, 8 j + 2 t) (.., 8 j + 2 t + 1) (16 w + g + 8, 8 j + 2 t) (..)
 #ifndef SPIRA_BASE_WGMMA_CUH
 #define SPIRA_BASE_WGMMA_CUH
@@ -63,12 +64,24 @@ SPIRA_DEVICE void wgmma_settle(float (&sum)[floats]) {
     }
 }
 
+template <int integers>
+SPIRA_DEVICE void wgmma_settle(int32_t (&sum)[integers]) {
+#pragma unroll
+    for (int32_t &i : sum) {
+        asm volatile("" : "+r"(i)::"memory");
+    }
+}
+
+template <typename E>
+using wgmma_sum = typename numeric_sum<E>::type;
+
 template <typename E, int columns>
 struct wgmma_sums;
 
 // a, b: wgmma_address of the step's bytes of the first row; form: wgmma_form.
 template <typename E, int columns>
-SPIRA_DEVICE void wgmma_step(float (&sum)[columns / 2], uint32_t a, uint32_t b, uint32_t form) {
+SPIRA_DEVICE void wgmma_step(wgmma_sum<E> (&sum)[columns / 2], uint32_t a, uint32_t b,
+                             uint32_t form) {
     wgmma_sums<E, columns>::step(sum, a, b, form);
 }
 
@@ -80,11 +93,11 @@ SPIRA_DEVICE void wgmma_step_transposed(float (&sum)[columns / 2], uint32_t a, u
     wgmma_sums<E, columns>::step_transposed(sum, a, b, form);
 }
 
-#define SPIRA_WGMMA_8(i)                                                                           \
-    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
-        "+f"(d[i + 6]), "+f"(d[i + 7])
-#define SPIRA_WGMMA_32(i)                                                                          \
-    SPIRA_WGMMA_8(i), SPIRA_WGMMA_8(i + 8), SPIRA_WGMMA_8(i + 16), SPIRA_WGMMA_8(i + 24)
+#define SPIRA_WGMMA_8(C, i)                                                                        \
+    C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), C(d[i + 6]),         \
+        C(d[i + 7])
+#define SPIRA_WGMMA_32(C, i)                                                                       \
+    SPIRA_WGMMA_8(C, i), SPIRA_WGMMA_8(C, i + 8), SPIRA_WGMMA_8(C, i + 16), SPIRA_WGMMA_8(C, i + 24)
 #define SPIRA_WGMMA_LIST_16 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define SPIRA_WGMMA_LIST_32 SPIRA_WGMMA_LIST_16 ",%8,%9,%10,%11,%12,%13,%14,%15"
 #define SPIRA_WGMMA_LIST_64                                                                        \
@@ -100,14 +113,16 @@ SPIRA_DEVICE void wgmma_step_transposed(float (&sum)[columns / 2], uint32_t a, u
                          ",%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122"       \
                          ",%123,%124,%125,%126,%127"
 
+// FORM: depth and types; SCALES: of both operands, and whether they are transposed; C: the
+// constraint of a sum.
 #if SPIRA_WGMMA
-#define SPIRA_WGMMA_ASM(TYPE, N, TRANSPOSED, A, B, FORM, ...)                                      \
+#define SPIRA_WGMMA_ASM(FORM, SCALES, N, A, B, UPPER, ...)                                         \
     asm volatile("{ .reg .pred add;\n.reg .b64 a, b;\n"                                            \
-                 "mov.b64 a, {" A ", " FORM "};\n"                                                 \
-                 "mov.b64 b, {" B ", " FORM "};\n"                                                 \
+                 "mov.b64 a, {" A ", " UPPER "};\n"                                                \
+                 "mov.b64 b, {" B ", " UPPER "};\n"                                                \
                  "setp.eq.u32 add, 0, 0;\n"                                                        \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE                   \
-                 " {" SPIRA_WGMMA_LIST_##N "}, a, b, add, 1, 1, " TRANSPOSED "; }"                 \
+                 "wgmma.mma_async.sync.aligned.m64n" #N FORM " {" SPIRA_WGMMA_LIST_##N             \
+                 "}, a, b, add" SCALES "; }"                                                       \
                  : __VA_ARGS__                                                                     \
                  : "r"(a), "r"(b), "r"(form)                                                       \
                  : "memory")
@@ -115,33 +130,42 @@ SPIRA_DEVICE void wgmma_step_transposed(float (&sum)[columns / 2], uint32_t a, u
 #define SPIRA_WGMMA_ASM(...) ((void)d, (void)a, (void)b, (void)form)
 #endif
 
-#define SPIRA_WGMMA_SUMS(E, TYPE, N, A, B, FORM, ...)                                              \
+#define SPIRA_WGMMA_STEP(NAME, E, FORM, SCALES, N, A, B, UPPER, ...)                               \
+    static __device__ __forceinline__ void NAME(wgmma_sum<E>(&d)[N / 2], uint32_t a, uint32_t b,   \
+                                                uint32_t form) {                                   \
+        SPIRA_WGMMA_ASM(FORM, SCALES, N, A, B, UPPER, __VA_ARGS__);                                \
+    }
+
+#define SPIRA_WGMMA_SUMS(E, FORM, N, ...)                                                          \
     template <>                                                                                    \
     struct wgmma_sums<E, N> {                                                                      \
-        static __device__ __forceinline__ void step(float (&d)[N / 2], uint32_t a, uint32_t b,     \
-                                                    uint32_t form) {                               \
-            SPIRA_WGMMA_ASM(TYPE, N, "0, 0", A, B, FORM, __VA_ARGS__);                             \
-        }                                                                                          \
-        static __device__ __forceinline__ void step_transposed(float (&d)[N / 2], uint32_t a,      \
-                                                               uint32_t b, uint32_t form) {        \
-            SPIRA_WGMMA_ASM(TYPE, N, "1, 1", A, B, FORM, __VA_ARGS__);                             \
-        }                                                                                          \
+        SPIRA_WGMMA_STEP(step, E, FORM, ", 1, 1, 0, 0", N, __VA_ARGS__)                            \
+        SPIRA_WGMMA_STEP(step_transposed, E, FORM, ", 1, 1, 1, 1", N, __VA_ARGS__)                 \
     };
 
-#define SPIRA_WGMMA_ALL(E, TYPE)                                                                   \
-    SPIRA_WGMMA_SUMS(E, TYPE, 32, "%16", "%17", "%18", SPIRA_WGMMA_8(0), SPIRA_WGMMA_8(8))         \
-    SPIRA_WGMMA_SUMS(E, TYPE, 64, "%32", "%33", "%34", SPIRA_WGMMA_32(0))                          \
-    SPIRA_WGMMA_SUMS(E, TYPE, 96, "%48", "%49", "%50", SPIRA_WGMMA_32(0), SPIRA_WGMMA_8(32),       \
-                     SPIRA_WGMMA_8(40))                                                            \
-    SPIRA_WGMMA_SUMS(E, TYPE, 128, "%64", "%65", "%66", SPIRA_WGMMA_32(0), SPIRA_WGMMA_32(32))     \
-    SPIRA_WGMMA_SUMS(E, TYPE, 256, "%128", "%129", "%130", SPIRA_WGMMA_32(0), SPIRA_WGMMA_32(32),  \
-                     SPIRA_WGMMA_32(64), SPIRA_WGMMA_32(96))
+#define SPIRA_WGMMA_SUMS_I8(E, FORM, N, ...)                                                       \
+    template <>                                                                                    \
+    struct wgmma_sums<E, N> {                                                                      \
+        SPIRA_WGMMA_STEP(step, E, FORM, "", N, __VA_ARGS__)                                        \
+    };
 
-SPIRA_WGMMA_ALL(__half, "f16")
-SPIRA_WGMMA_ALL(__nv_bfloat16, "bf16")
+#define SPIRA_WGMMA_ALL(SUMS, E, FORM, C)                                                          \
+    SUMS(E, FORM, 32, "%16", "%17", "%18", SPIRA_WGMMA_8(C, 0), SPIRA_WGMMA_8(C, 8))               \
+    SUMS(E, FORM, 64, "%32", "%33", "%34", SPIRA_WGMMA_32(C, 0))                                   \
+    SUMS(E, FORM, 96, "%48", "%49", "%50", SPIRA_WGMMA_32(C, 0), SPIRA_WGMMA_8(C, 32),             \
+         SPIRA_WGMMA_8(C, 40))                                                                     \
+    SUMS(E, FORM, 128, "%64", "%65", "%66", SPIRA_WGMMA_32(C, 0), SPIRA_WGMMA_32(C, 32))           \
+    SUMS(E, FORM, 256, "%128", "%129", "%130", SPIRA_WGMMA_32(C, 0), SPIRA_WGMMA_32(C, 32),        \
+         SPIRA_WGMMA_32(C, 64), SPIRA_WGMMA_32(C, 96))
+
+SPIRA_WGMMA_ALL(SPIRA_WGMMA_SUMS, __half, "k16.f32.f16.f16", "+f")
+SPIRA_WGMMA_ALL(SPIRA_WGMMA_SUMS, __nv_bfloat16, "k16.f32.bf16.bf16", "+f")
+SPIRA_WGMMA_ALL(SPIRA_WGMMA_SUMS_I8, int8_t, "k32.s32.s8.s8", "+r")
 
 #undef SPIRA_WGMMA_ALL
+#undef SPIRA_WGMMA_SUMS_I8
 #undef SPIRA_WGMMA_SUMS
+#undef SPIRA_WGMMA_STEP
 #undef SPIRA_WGMMA_ASM
 #undef SPIRA_WGMMA_LIST_16
 #undef SPIRA_WGMMA_LIST_32

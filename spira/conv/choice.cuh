@@ -50,7 +50,7 @@ SPIRA_API constexpr bool conv_compiled(conv_kernel kernel, numeric type) {
     const bool half = portable_half(type);
     return kernel == conv_kernel_exact ? true
            : kernel == conv_kernel_hopper
-               ? half && device_code_within(90, 90)
+               ? (half || type == numeric_i8) && device_code_within(90, 90)
                : (half || kernel == conv_kernel_portable) && device_code_within(80, 999);
 }
 

@@ -17,11 +17,11 @@
 //                                          full ->   <- empty                   v
 //                                          (ring.cuh)                   epilogue.cuh -> outputs
 //
-// A stage holds one chunk of the rows of one offset: 128 bytes, 64 channels. Rows of at most 64
-// bytes share a stage, two offsets each; with 65 to 96 output channels chunks may have 192 bytes
-// (weights.cuh). The channels of a second source follow those of the first. Producers run ahead
-// across tiles. With programmatic launch they ask for the weights of the first round of the ring
-// while the previous kernel still ends.
+// A stage holds one chunk of the rows of one offset: 128 bytes, 64 channels, 128 of int8. Rows of
+// at most 64 bytes share a stage, two offsets each; with 65 to 96 output channels chunks may have
+// 192 bytes (weights.cuh). The channels of a second source follow those of the first. Producers run
+// ahead across tiles. With programmatic launch they ask for the weights of the first round of the
+// ring while the previous kernel still ends.
 //
 // Up to 64 columns, one warpgroup computes both row groups of a tile; otherwise each row group has
 // its own. Where registers allow, two sets of warpgroups alternate (ping-pong): one multiplies
@@ -30,7 +30,7 @@
 //
 // A shortcut (conv_shortcut) is one more offset at the end of each tile, whose source rows are the
 // output rows of the tile. The accumulators are rescaled by scale / scale' in between, and the
-// epilogue applies the shortcut's scale' to both.
+// epilogue applies the shortcut's scale' to both. In int8 both have one step (conv_i8.h).
 #ifndef SPIRA_CONV_HOPPER_CUH
 #define SPIRA_CONV_HOPPER_CUH
 

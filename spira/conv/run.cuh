@@ -188,14 +188,14 @@ template <bool shortcuts, bool mixed, typename tag>
 SPIRA_API status conv_launch(tag own, const device_info *gpu, const conv_params &p,
                              conv_kernel kernel, cudaStream_t stream) {
     typedef typename tag::element E;
-    SPIRA_REQUIRE(!mixed || (kernel != conv_kernel_hopper && kernel != conv_kernel_narrow),
-                  status_unsupported, "quantisation.mixed (of this layer's kernel)", kernel);
+    SPIRA_REQUIRE(!mixed || kernel != conv_kernel_narrow, status_unsupported,
+                  "quantisation.mixed (of this layer's kernel)", kernel);
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
         if (shortcuts && kernel == conv_kernel_hopper && p.shortcut.chunks) {
-            return hopper_run<E, shortcuts>(gpu, p, stream);
+            return hopper_run<E, shortcuts, mixed>(gpu, p, stream);
         }
         if (kernel == conv_kernel_hopper) {
-            return hopper_run<E>(gpu, p, stream);
+            return hopper_run<E, false, mixed>(gpu, p, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_portable, tag::value)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/hopper.cpp: the kernels of conv/hopper.cuh, emulated on the host (emulate_layers.h).
 // The made-up device has few multiprocessors, so that each thread block computes several tiles.
-#include "../support/emulate_layers.h"
+#include "../support/emulate_i8.h"
 
 using namespace problems;
 
@@ -10,9 +10,12 @@ namespace {
 enum { shared_most = 232448 };
 
 // Stages that fit into `shared` bytes.
+int shape_stages(const conv_shape *s, const conv_sizes *sizes, int shared) {
+    return hopper_stages(32 * sizes->slices, hopper_stage_row(s), sizes, shared);
+}
+
 int layer_stages(const layer *l, int shared) {
-    const int columns = 32 * l->sizes.slices, row = hopper_stage_row(&l->joined.main.shape);
-    return hopper_stages(columns, row, &l->sizes, shared);
+    return shape_stages(&l->joined.main.shape, &l->sizes, shared);
 }
 
 // The kernel: see emulate_layers.h.
@@ -34,6 +37,17 @@ struct hopper {
         return t.shortcut.chunks ? hopper_run<E, true>(&d, t, nullptr)
                                  : hopper_run<E>(&d, t, nullptr);
     }
+
+    // The same of int8 (emulate_i8.h).
+    static status run(const conv_params &t, const i8_layer *l) {
+        device_info d = device;
+        const int depth = 4 + (int)(l->seed % 7);
+        while (shape_stages(&l->problem.shape, &l->sizes, d.shared_max) > depth) {
+            d.shared_max -= 1024;
+        }
+        return t.shortcut.chunks ? hopper_run<int8_t, true>(&d, t, nullptr)
+                                 : hopper_run<int8_t>(&d, t, nullptr);
+    }
 };
 
 const device_info hopper::device = device_made(90, 3, shared_most, true);
@@ -42,6 +56,52 @@ const device_info hopper::device = device_made(90, 3, shared_most, true);
 
 TEST(hopper_emulated_random_layers) {
     layers_random<hopper>(test_quick() ? 6 : 60, true);
+}
+
+// Layers of int8, to the bit.
+TEST(hopper_emulated_i8) {
+    i8_layers_check<hopper>({{9, 40, 0, 20, numeric_i8},
+                             {8, 64, 65, 64, numeric_i8},
+                             {1, 128, 32, 96, numeric_i8},
+                             {40, 16, 0, 33, numeric_i8},
+                             {5, 100, 70, 136, numeric_i8}});
+}
+
+// Every variant of int8, with a shortcut and without.
+TEST(hopper_emulated_i8_every_kernel) {
+    const layer_cut cuts[] = {{{1, 1, 1, 1}, 130, 0, 32},  {{1, 2, 1, 1}, 64, 65, 64},
+                              {{2, 2, 1, 1}, 80, 0, 64},   {{1, 2, 2, 1}, 64, 0, 64},
+                              {{1, 3, 1, 1}, 192, 0, 96},  {{1, 3, 1, 1}, 64, 0, 96},
+                              {{1, 4, 1, 1}, 128, 0, 128}, {{1, 4, 2, 1}, 128, 0, 128},
+                              {{1, 8, 1, 1}, 64, 0, 256},  {{1, 8, 2, 1}, 64, 0, 256}};
+    const numeric formats[] = {numeric_i8, numeric_f16, numeric_bf16};
+    emulate::launched.clear();
+    random_state r = random_make(49);
+    uint64_t turn = 0;
+    for (const layer_cut &cut : cuts) {
+        for (int shortcut : {0, 72}) {
+            i8_wish w = {{4, cut.cin, cut.cin2, cut.cout, numeric_i8},
+                         shortcut,
+                         0,
+                         !shortcut,
+                         numeric_i8,
+                         formats[++turn % 3],
+                         activation_relu,
+                         true,
+                         false};
+            if (layer_takes<hopper>(&w.shape, shortcut)) {
+                const int32_t outputs = 300 * cut.sizes.tiles;
+                i8_layer l = {i8_problem_make(&r, &w, 200, outputs, i8_map(&r, 4, 200, outputs, 3)),
+                              cut.sizes,
+                              0,
+                              0,
+                              turn % 4 == 0,
+                              turn};
+                REQUIRE(i8_layer_check<hopper>(&l, i8_reference(&l.problem)));
+            }
+        }
+    }
+    CHECK_EQUAL(emulate::launched.size(), 18 + 1);
 }
 
 TEST(hopper_emulated_every_count) {

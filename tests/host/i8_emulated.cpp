@@ -41,15 +41,14 @@ TEST(i8_emulated_portable) {
                                   {8, 100, 70, 130, numeric_i8},
                                   {1, 128, 32, 96, numeric_i8},
                                   {40, 16, 0, 33, numeric_i8},
-                                  {3, 192, 0, 256, numeric_i8}},
-                                 true);
+                                  {3, 192, 0, 256, numeric_i8}});
     CHECK(test_quick() || emulate::launched.size() == 5 + 1);
 }
 
 TEST(i8_emulated_exact) {
     emulate::launched.clear();
     i8_layers_check<exact_i8>(
-        {{9, 20, 0, 40, numeric_i8}, {9, 5, 3, 7, numeric_i8}, {1, 64, 32, 96, numeric_i8}}, false);
+        {{9, 20, 0, 40, numeric_i8}, {9, 5, 3, 7, numeric_i8}, {1, 64, 32, 96, numeric_i8}});
     CHECK(test_quick() || emulate::launched.size() == 2 + 1);
 }
 

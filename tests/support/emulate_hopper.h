@@ -251,11 +251,11 @@ struct transfer {
 
 // One step of the matrix instruction.
 struct matrix_step {
-    float *sum;
+    void *sum; // float, or int32_t of int8_t
     uint32_t a, b, form;
     int columns;
     bool transposed;     // both operands
-    const float *values; // [65536] of all 16-bit numbers
+    const float *values; // [65536] of all 16-bit numbers; null: int8_t
 };
 
 struct thread_state {
@@ -367,34 +367,47 @@ inline void matrix_column(const matrix_step &s, uint32_t operand, uint32_t colum
     }
 }
 
-// Loads 16 elements of a row of an operand, which is given by its descriptor's lower half.
-inline void matrix_row(const matrix_step &s, uint32_t operand, int row, float (&v)[16]) {
-    if (s.transposed) {
-        matrix_column(s, operand, (uint32_t)row, v);
-        return;
+// A number of an operand: of 16 bits by the table, or of 8.
+inline void matrix_number(const matrix_step &s, const char *from, int i, float &to) {
+    to = s.values[((const uint16_t *)from)[i]];
+}
+
+inline void matrix_number(const matrix_step &, const char *from, int i, int32_t &to) {
+    to = ((const int8_t *)from)[i];
+}
+
+// Loads 32 bytes of a row of an operand, which is given by its descriptor's lower half.
+template <typename S, int depth>
+void matrix_row(const matrix_step &s, uint32_t operand, int row, S (&v)[depth]) {
+    if constexpr (depth == 16) {
+        if (s.transposed) {
+            matrix_column(s, operand, (uint32_t)row, v);
+            return;
+        }
     }
     const int log = spira::wgmma_row_log_most + 1 - (int)(s.form >> 30);
     const uint32_t first = (operand & 0x3fff) << 4, eight = (s.form & 0x3fff) << 4;
     for (uint32_t piece = 0; piece < 2; ++piece) {
         const uint32_t at = first + (uint32_t)row / 8 * eight + (uint32_t)(row % 8 << log);
         const char *from = at_address(spira::wgmma_place(at + piece * 16, log), 16);
-        for (uint32_t i = 0; i < 8; ++i) {
-            v[piece * 8 + i] = s.values[((const uint16_t *)from)[i]];
+        for (int i = 0; i < depth / 2; ++i) {
+            matrix_number(s, from, i, v[(int)piece * depth / 2 + i]);
         }
     }
 }
 
 // Computes a thread's elements of the product.
-inline void matrix_multiply(const matrix_step &s) {
+template <typename S, int depth>
+void matrix_multiply(const matrix_step &s) {
     const int first = blocks->own / 32 % 4 * 16 + lane() / 4, t = lane() % 4;
-    float a[2][16], b[16];
+    S a[2][depth], b[depth];
     matrix_row(s, s.a, first, a[0]);
     matrix_row(s, s.a, first + 8, a[1]);
     for (int column = 2 * t; column < s.columns; column += column % 2 ? 7 : 1) {
         matrix_row(s, s.b, column, b);
         for (int h = 0; h < 2; ++h) {
-            float &sum = s.sum[column / 8 * 4 + 2 * h + column % 2];
-            for (int i = 0; i < 16; ++i) {
+            S &sum = ((S *)s.sum)[column / 8 * 4 + 2 * h + column % 2];
+            for (int i = 0; i < depth; ++i) {
                 sum += a[h][i] * b[i];
             }
         }
@@ -404,7 +417,7 @@ inline void matrix_multiply(const matrix_step &s) {
 // Executes the steps of a group and empties it.
 inline void matrix_end(std::vector<matrix_step> *steps) {
     for (const matrix_step &s : *steps) {
-        matrix_multiply(s);
+        s.values ? matrix_multiply<float, 16>(s) : matrix_multiply<int32_t, 32>(s);
     }
     steps->clear();
 }
@@ -623,10 +636,16 @@ inline void cluster_sync() {
 
 inline void wgmma_begin() {}
 
+template <typename E>
+using wgmma_sum = typename numeric_sum<E>::type;
+
 template <typename E, int columns>
-void wgmma_step(float (&sum)[columns / 2], uint32_t a, uint32_t b, uint32_t form) {
-    emulate::own_state().steps.push_back(
-        {sum, a, b, form, columns, false, emulate::values_of<E>()});
+void wgmma_step(wgmma_sum<E> (&sum)[columns / 2], uint32_t a, uint32_t b, uint32_t form) {
+    const float *values = nullptr;
+    if constexpr (sizeof(E) == 2) {
+        values = emulate::values_of<E>();
+    }
+    emulate::own_state().steps.push_back({sum, a, b, form, columns, false, values});
 }
 
 template <typename E, int columns>
@@ -668,8 +687,8 @@ void wgmma_wait() {
     }
 }
 
-template <int floats>
-void wgmma_settle(float (&)[floats]) {
+template <typename S, int sums>
+void wgmma_settle(S (&)[sums]) {
     if (!emulate::own_state().groups.empty()) {
         emulate::fault("accumulators are read before wgmma_wait");
     }

@@ -86,8 +86,11 @@ template <typename K>
 std::vector<char> i8_layer_run(const i8_layer *l) {
     const i8_problem *p = &l->problem;
     const size_t off = (size_t)l->off, beyond = (size_t)p->shape.cin + (size_t)p->shape.cin2;
+    late.clear();
     auto features = [&](const std::vector<int8_t> &v) {
-        return v.empty() ? nullptr : i8_put(v, off, beyond);
+        int8_t *const to = v.empty() ? nullptr : i8_put(v, off, beyond);
+        late.push_back({(char *)to, v.size(), {}});
+        return to;
     };
     conv_args a = {};
     a.shape = p->shape;
@@ -116,19 +119,27 @@ std::vector<char> i8_layer_run(const i8_layer *l) {
     a.shortcut = s->cin ? &shortcut : nullptr;
     const size_t size = (size_t)numeric_size(p->out_type), used = i8_out_bytes(p);
     char *const all = guarded_new<char>((int64_t)(used + off * size)), *out = all + off * size;
+    late.push_back({all, used + off * size, {}});
     a.out = out;
     if (p->has_residual && l->in_place && p->residual_type == p->out_type) {
         std::copy(p->residual.begin(), p->residual.end(), out);
         a.epilogue.residual = out;
     } else if (p->has_residual) {
         const size_t move = off * (size_t)numeric_size(p->residual_type);
-        a.epilogue.residual = i8_put(p->residual, move, 0);
+        char *const to = i8_put(p->residual, move, 0);
+        late.push_back({to, p->residual.size(), {}});
+        a.epilogue.residual = to;
     }
+    a.programmatic = l->seed % 4 > 1;
     CHECK_OK(conv_check(&K::device, &a));
-    conv_params t = conv_params_of(&K::device, &a, K::kernel);
+    device_info gpu = K::device;
+    gpu.programmatic = true;
+    conv_params t = conv_params_of(&gpu, &a, K::kernel);
     t.sizes = l->sizes;
     emulate::seed = l->seed;
+    emulate::previous = {previous_begins, previous_ends};
     CHECK_OK(K::run(t, l));
+    emulate::previous = {};
     const std::vector<char> got(out, out + used);
     CHECK(guarded_untouched(all, 0, (int64_t)(off * size)));
     guarded_finish();
@@ -146,10 +157,11 @@ bool i8_layer_check(const i8_layer *l, const std::vector<char> &want) {
 // Layers of all formats, each cut in a third of the ways that there are; some arrays are not
 // aligned.
 template <typename K>
-void i8_layers_check(std::initializer_list<conv_shape> shapes, bool shortcuts) {
+void i8_layers_check(std::initializer_list<conv_shape> shapes) {
     random_state r = random_make(48);
     uint64_t turn = 0;
     for (i8_wish w : i8_wishes(shapes)) {
+        const bool shortcuts = conv_shortcut_takes(&w.shape, &K::device);
         w.shortcut = shortcuts ? w.shortcut : 0;
         w.shortcut2 = shortcuts ? w.shortcut2 : 0;
         const int32_t inputs = 150, outputs = w.shape.volume == 1 ? inputs : 290;

@@ -13,15 +13,20 @@
 
 namespace spira {
 
+// Four sums, as they are sent.
+template <typename S>
+struct hopper_sums {
+    S at[4];
+};
+
 // Sends the other half of the columns and adds up the own half, which is the one of its rank. In
 // rounds, since the memory that receives is small. tile: the tiles that the thread block has
 // finished.
-template <int columns>
+template <int columns, typename S>
 SPIRA_DEVICE void hopper_exchange(const ring_cursor &ring, const hopper_shared &shared, int tile,
-                                  int group, const float (&sum)[columns / 2],
-                                  float (&half)[columns / 4]) {
-    enum { floats = columns / 4, most = hopper_exchange_floats(columns) };
-    enum { rounds = (floats + most - 1) / most };
+                                  int group, const S (&sum)[columns / 2], S (&half)[columns / 4]) {
+    enum { all = columns / 4, most = hopper_exchange_sums(columns) };
+    enum { rounds = (all + most - 1) / most };
     const int rank = hopper_cluster_rank();
     const uint32_t other = (uint32_t)rank ^ 1, received = shared_address(&shared.received[group]);
     const uint32_t consumed = shared_address(&shared.consumed[group]);
@@ -33,32 +38,34 @@ SPIRA_DEVICE void hopper_exchange(const ring_cursor &ring, const hopper_shared &
     const bool first = threadIdx.x % hopper_warpgroup == 0;
 #pragma unroll
     for (int round = 0; round < rounds; ++round) {
-        const int begin = round * most, each = round + 1 < rounds ? most : floats - begin;
+        const int begin = round * most, each = round + 1 < rounds ? most : all - begin;
         const uint32_t phase = (uint32_t)(tile * rounds + round) & 1;
         if (first) {
             mbarrier_arrive_expect_tx(received,
-                                      (uint32_t)(hopper_warpgroup * each * (int)sizeof(float)));
+                                      (uint32_t)(hopper_warpgroup * each * (int)sizeof(S)));
         }
         cluster_wait(consumed, phase ^ 1);
 #pragma unroll
         for (int i = 0; i < each; i += 4) {
-            const float *low = sum + begin + i, *high = low + floats;
-            float4 v = rank ? make_float4(low[0], low[1], low[2], low[3])
-                            : make_float4(high[0], high[1], high[2], high[3]);
-            cluster_store_4(to + (uint32_t)(i * hopper_warpgroup * 4), v, there);
+            const S *low = sum + begin + i, *high = low + all;
+            hopper_sums<S> sent;
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
+                sent.at[e] = rank ? low[e] : high[e];
                 half[begin + i + e] = rank ? high[e] : low[e];
             }
+            cluster_store_4(to + (uint32_t)(i * hopper_warpgroup * 4), bytes_as<float4>(sent),
+                            there);
         }
         cluster_wait(received, phase);
 #pragma unroll
         for (int i = 0; i < each; i += 4) {
-            const uint4 v = shared_load_4(own + (uint32_t)(i * hopper_warpgroup * 4));
-            half[begin + i] += __uint_as_float(v.x);
-            half[begin + i + 1] += __uint_as_float(v.y);
-            half[begin + i + 2] += __uint_as_float(v.z);
-            half[begin + i + 3] += __uint_as_float(v.w);
+            const auto v =
+                bytes_as<hopper_sums<S>>(shared_load_4(own + (uint32_t)(i * hopper_warpgroup * 4)));
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                half[begin + i + e] += v.at[e];
+            }
         }
         named_barrier_sync(1 + group, hopper_warpgroup); // all threads have read
         if (first) {

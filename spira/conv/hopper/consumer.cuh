@@ -23,7 +23,7 @@ struct hopper_place {
 // branch the compiler would wait for each step.
 template <typename T, int chunk>
 SPIRA_DEVICE void hopper_multiply(uint32_t stage, const hopper_place &own, uint32_t steps,
-                                  float (&sum)[T::row_groups][T::columns / 2]) {
+                                  typename T::sum (&sum)[T::row_groups][T::columns / 2]) {
     typedef typename T::element E;
     enum { columns = T::columns, row_groups = T::row_groups };
     enum { log = hopper_region_log(chunk, 0), slots = hopper_slots(chunk) };
@@ -103,7 +103,7 @@ SPIRA_DEVICE uint32_t hopper_stage_wait(int group, int &before, ring_cursor &rin
 // it.
 template <typename T, int chunk>
 SPIRA_DEVICE void hopper_accumulate_stages(const hopper_place &own, bool signal, ring_cursor &ring,
-                                           float (&sum)[T::row_groups][T::columns / 2]) {
+                                           typename T::sum (&sum)[T::row_groups][T::columns / 2]) {
     int before = -1;
     for (uint32_t header = hopper_stage_wait<T::row_groups>(own.group, before, ring); header;) {
         hopper_multiply<T, chunk>(ring_stage(ring), own, header, sum);
@@ -145,22 +145,25 @@ SPIRA_DEVICE void hopper_rescale(const hopper_shared &shared, float (&sum)[colum
     }
 }
 
-// Multiplies all stages of a tile, the shortcut's last. Both loops are written out: in a loop over
-// the two the compiler would keep the accumulators in local memory.
+// Multiplies all stages of a tile, the shortcut's last. In int8 both have one scale already. Both
+// loops are written out: in a loop over the two the compiler would keep the accumulators in local
+// memory.
 template <typename T, int chunk>
 SPIRA_DEVICE void hopper_accumulate(const hopper_shared &shared, const hopper_place &own,
                                     ring_cursor &ring,
-                                    float (&sum)[T::row_groups][T::columns / 2]) {
+                                    typename T::sum (&sum)[T::row_groups][T::columns / 2]) {
 #pragma unroll
     for (int i = 0; i < T::row_groups * T::columns / 2; ++i) {
-        sum[i / (T::columns / 2)][i % (T::columns / 2)] = 0.0f;
+        sum[i / (T::columns / 2)][i % (T::columns / 2)] = 0;
     }
     hopper_accumulate_stages<T, chunk>(own, !T::shortcut, ring, sum);
     if constexpr (T::shortcut) {
+        if constexpr (!T::integer) {
 #pragma unroll
-        for (int i = 0; i < T::row_groups; ++i) {
-            hopper_rescale<T::columns>(shared, sum[i]);
-            wgmma_settle(sum[i]);
+            for (int i = 0; i < T::row_groups; ++i) {
+                hopper_rescale<T::columns>(shared, sum[i]);
+                wgmma_settle(sum[i]);
+            }
         }
         hopper_accumulate_stages<T, hopper_chunk_whole>(own, true, ring, sum);
     }

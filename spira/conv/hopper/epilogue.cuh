@@ -7,11 +7,12 @@
 // compact loop.
 //
 // A lane has two rows of each row group, and of each channel group (8 channels) the two channels
-// that the matrix instruction gives it (base/wgmma.cuh).
+// that the matrix instruction gives it (base/wgmma.cuh). Of int8: epilogue_i8.cuh.
 #ifndef SPIRA_CONV_HOPPER_EPILOGUE_CUH
 #define SPIRA_CONV_HOPPER_EPILOGUE_CUH
 
-#include "traits.cuh"
+#include "epilogue_i8.cuh"
+#include "residual.cuh"
 
 namespace spira {
 
@@ -71,15 +72,20 @@ SPIRA_DEVICE void hopper_add_sums(const conv_params &p, int channel, const int (
 // ---- plain path ---------------------------------------------------------------------------------
 
 // Whether the plain path applies: not for unaligned outputs, an activation that is more than a
-// bound, or a residual besides a shortcut.
+// bound, a residual besides a shortcut, or formats that it does not have.
+template <typename T>
 SPIRA_BOTH bool hopper_is_plain(const conv_params &p) {
-    return p.wide_out && activation_is_bound(p.epilogue.act) && !(p.residual && p.shortcut.chunks);
+    const conv_quantisation &q = p.quantisation;
+    return p.wide_out && activation_is_bound(p.epilogue.act) &&
+           !(p.residual && p.shortcut.chunks) && (!T::integer || hopper_i8_is_plain(p)) &&
+           (T::integer || !T::mixed ||
+            (q.out_type == numeric_i8 && (!p.residual || q.residual_type == T::type)));
 }
 
-// Finishes two neighbouring channels: max(scale * sum + shift + residual, bound).
+// Two neighbouring channels: scale * sum + shift + residual.
 template <typename E, bool adds>
-SPIRA_DEVICE uint32_t hopper_finish_pair(float x, float y, float2 scale, float2 shift,
-                                         uint32_t residual, float bound) {
+SPIRA_DEVICE float2 hopper_finish_pair(float x, float y, float2 scale, float2 shift,
+                                       uint32_t residual) {
     x = fmaf(x, scale.x, shift.x);
     y = fmaf(y, scale.y, shift.y);
     if (adds) {
@@ -87,7 +93,7 @@ SPIRA_DEVICE uint32_t hopper_finish_pair(float x, float y, float2 scale, float2 
         x += more.x;
         y += more.y;
     }
-    return conv_pair_bounded<E>(x, y, bound);
+    return make_float2(x, y);
 }
 
 // Two lanes have two channels each of two channel groups, `low` and `high`. They exchange halves:
@@ -95,6 +101,18 @@ SPIRA_DEVICE uint32_t hopper_finish_pair(float x, float y, float2 scale, float2 
 SPIRA_DEVICE uint2 hopper_join(bool odd, uint32_t low, uint32_t high) {
     uint32_t other = __shfl_xor_sync(~0u, odd ? low : high, 1);
     return odd ? make_uint2(other, high) : make_uint2(low, other);
+}
+
+SPIRA_DEVICE float2 hopper_bounded(float2 v, float bound) {
+    return make_float2(conv_max_nan(v.x, bound), conv_max_nan(v.y, bound));
+}
+
+// The same of int8: four bytes, of which each lane has two.
+SPIRA_DEVICE uint32_t hopper_join_i8(bool odd, float2 low, float2 high, float inverse) {
+    const float2 own = odd ? high : low, given = odd ? low : high;
+    const uint32_t two = conv_i8_four(make_float4(own.x, own.y, given.x, given.y), inverse);
+    const uint32_t other = __shfl_xor_sync(~0u, two, 1);
+    return odd ? other >> 16 | two << 16 : (two & 0xffff) | (other & 0xffff0000u);
 }
 
 // The inverse of hopper_join.
@@ -108,32 +126,6 @@ SPIRA_DEVICE void hopper_split(bool odd, uint2 all, uint32_t &low, uint32_t &hig
 SPIRA_DEVICE int hopper_joined_channel() {
     const int t = warp_lane() % 4;
     return (t & 1) * 8 + (t >> 1) * 4;
-}
-
-// Byte of a channel of a row, in an array of the outputs' shape.
-template <typename E>
-SPIRA_DEVICE int64_t hopper_byte_of(const conv_params &p, int row, int channel) {
-    return ((int64_t)row * p.cout + channel) * (int)sizeof(E);
-}
-
-// Loads the residual of two rows of a lane, for the pairs of channel groups from `first` on: those
-// that are loaded ahead of the products (T::prefetch), or the others. channel: the lane's first.
-template <typename T, bool ahead>
-SPIRA_DEVICE void hopper_residual_load(const conv_params &p, int channel, const int (&row)[2],
-                                       int first, uint2 (&residual)[T::batch][2]) {
-    typedef typename T::element E;
-    enum { begin = ahead ? 0 : T::prefetch, end = ahead ? T::prefetch : T::finished / 16 };
-#pragma unroll
-    for (int i = 0; i < 2 * T::batch; ++i) {
-        const int j = first + i / 2, h = i % 2;
-        if (j >= begin && j < end) {
-            residual[i / 2][h] = make_uint2(0, 0);
-            if (row[h] >= 0 && channel + 16 * j < p.cout) {
-                const char *from = (const char *)p.residual + hopper_byte_of<E>(p, row[h], channel);
-                residual[i / 2][h] = *(const uint2 *)(from + 32 * j);
-            }
-        }
-    }
 }
 
 // Finishes two rows of a lane. The residual may be the array of the outputs: of each batch it is
@@ -176,11 +168,21 @@ SPIRA_DEVICE void hopper_finish_rows(const conv_params &p, const float *scale, i
                 if (adds) {
                     hopper_split(t & 1, residual[i][h], low, high);
                 }
-                low = hopper_finish_pair<E, adds>(v[0], v[1], by[0], shift[0], low, bound);
-                high = hopper_finish_pair<E, adds>(v[4], v[5], by[1], shift[1], high, bound);
-                uint2 all = hopper_join(t & 1, low, high);
-                if (row[h] >= 0 && channel + own + 16 * j < p.cout) {
-                    *(uint2 *)((char *)p.out + at[h] + 32 * j) = all;
+                const float2 x = hopper_finish_pair<E, adds>(v[0], v[1], by[0], shift[0], low);
+                const float2 y = hopper_finish_pair<E, adds>(v[4], v[5], by[1], shift[1], high);
+                const bool there = row[h] >= 0 && channel + own + 16 * j < p.cout;
+                if constexpr (T::mixed) {
+                    const float2 a = hopper_bounded(x, bound), b = hopper_bounded(y, bound);
+                    const uint32_t all = hopper_join_i8(t & 1, a, b, p.quantisation.out_inverse);
+                    if (there) {
+                        *(uint32_t *)((char *)p.out + at[h] / 2 + 16 * j) = all;
+                    }
+                } else {
+                    const uint2 all = hopper_join(t & 1, conv_pair_bounded<E>(x.x, x.y, bound),
+                                                  conv_pair_bounded<E>(y.x, y.y, bound));
+                    if (there) {
+                        *(uint2 *)((char *)p.out + at[h] + 32 * j) = all;
+                    }
                 }
             }
         }
@@ -191,8 +193,10 @@ SPIRA_DEVICE void hopper_finish_rows(const conv_params &p, const float *scale, i
 template <typename T>
 SPIRA_DEVICE void hopper_finish_plain(const conv_params &p, const float *scale, int channel,
                                       const int (&row)[2], uint2 (&residual)[T::batch][2],
-                                      const float (&sum)[T::finished / 2]) {
-    if (!T::shortcut && p.residual) {
+                                      const typename T::sum (&sum)[T::finished / 2]) {
+    if constexpr (T::integer) {
+        hopper_i8_finish_plain<T>(p, scale, channel, row, residual, sum);
+    } else if (!T::shortcut && p.residual) {
         hopper_finish_rows<T, true>(p, scale, channel, row, residual, sum);
     } else {
         hopper_finish_rows<T, false>(p, scale, channel, row, residual, sum);
@@ -231,26 +235,61 @@ SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const float *scale, in
     }
 }
 
+// Finishes an element whose residual and output have formats of their own. f: its sum, with scale
+// and shift. Not inlined: this code needs registers, and accumulators have them.
+[[maybe_unused]] static __device__ __noinline__ void hopper_finish_mixed(const conv_params &p,
+                                                                         int64_t at, float f) {
+    const conv_quantisation &q = p.quantisation;
+    if (p.residual) {
+        const float4 residual = conv_load_mixed(q.residual_type, p.residual, at, 1, false);
+        f = fmaf(residual.x, q.residual_scale, f);
+    }
+    const float v[4] = {conv_activate(p.epilogue, conv_bound(p.epilogue), f) * q.out_inverse};
+    conv_store_mixed(q.out_type, p.out, at, 1, false, v);
+}
+
+// Finishes the accumulators of a lane for two channels of two rows. at: the column of the slice.
+template <typename T>
+SPIRA_DEVICE void hopper_finish_four(const conv_params &p, const float *scale, int channel,
+                                     const int (&row)[2], const typename T::sum *sum, int at) {
+    const int t = warp_lane() % 4;
+    at = T::integer ? hopper_channel_of<typename T::element>(at + 2 * t) : at + 2 * t;
+    scale += at;
+    channel += at;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+        if (row[h] < 0 || channel >= p.cout) {
+            continue;
+        }
+        if constexpr (T::mixed) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                if (channel + i < p.cout) {
+                    hopper_finish_mixed(
+                        p, (int64_t)row[h] * p.cout + channel + i,
+                        fmaf((float)sum[2 * h + i], scale[i], scale[hopper_columns_most + i]));
+                }
+            }
+        } else {
+            hopper_finish_two<typename T::element>(p, scale, channel, row[h], sum[2 * h],
+                                                   sum[2 * h + 1]);
+        }
+    }
+}
+
 // Finishes the `count` accumulators of a lane at `sum`, from column `at` of all row groups on: in a
 // loop in which the accumulators move down through their registers. Of many, the second half moves
 // to the registers of the first, so that the moves are not quadratic in the columns. The code is
 // small since every kernel's code has to be fetched, also by layers that do not run it.
 template <typename T, int count>
 SPIRA_DEVICE void hopper_finish_some(const conv_params &p, const float *scale, int channel,
-                                     int (&row)[T::row_groups][2], float *sum, int &at) {
+                                     int (&row)[T::row_groups][2], typename T::sum *sum, int &at) {
     if constexpr (count == 4) {
         if (T::row_groups > 1 && at == T::columns) {
             row[0][0] = row[T::row_groups - 1][0];
             row[0][1] = row[T::row_groups - 1][1];
         }
-        const int from = at % T::columns + warp_lane() % 4 * 2;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            if (row[0][h] >= 0 && channel + from < p.cout) {
-                hopper_finish_two<typename T::element>(p, scale + from, channel + from, row[0][h],
-                                                       sum[2 * h], sum[2 * h + 1]);
-            }
-        }
+        hopper_finish_four<T>(p, scale, channel, row[0], sum, at % T::columns);
         at += 8;
     } else {
         enum { all = T::row_groups * T::columns / 2, part = count > 48 ? count / 2 : 4 };
@@ -284,12 +323,14 @@ template <typename T>
 SPIRA_DEVICE void hopper_finish(const conv_params &p, const hopper_shared &shared, int channel,
                                 int (&row)[T::row_groups][2],
                                 uint2 (&residual)[T::row_groups][T::batch][2],
-                                float (&sum)[T::row_groups][T::columns / 2]) {
+                                typename T::sum (&sum)[T::row_groups][T::columns / 2]) {
+    if constexpr (!T::shortcut && !T::integer) { // these allow no initial sums
 #pragma unroll
-    for (int i = 0; !T::shortcut && i < T::row_groups; ++i) { // a shortcut allows no initial sums
-        hopper_add_sums<T::columns>(p, channel, row[i], sum[i]);
+        for (int i = 0; i < T::row_groups; ++i) {
+            hopper_add_sums<T::columns>(p, channel, row[i], sum[i]);
+        }
     }
-    if (!hopper_is_plain(p)) {
+    if (!hopper_is_plain<T>(p)) {
         int at = 0;
         hopper_finish_some<T, T::row_groups * T::columns / 2>(p, shared.scale, channel, row,
                                                               &sum[0][0], at);

@@ -21,7 +21,7 @@ struct hopper_piece {
 // p: conv_params or conv_params_shortcut.
 template <typename E, typename P>
 SPIRA_DEVICE hopper_piece hopper_piece_of(const P &p, int piece) {
-    const bool second = hopper_piece_second(p.cin, piece);
+    const bool second = hopper_piece_second<E>(p.cin, piece);
     const int at = piece * conv_lane_bytes;
     hopper_piece from;
     from.pitch = (uint32_t)(second ? p.cin2 : p.cin) * (uint32_t)sizeof(E);

@@ -21,7 +21,9 @@ SPIRA_DEVICE void hopper_prepare(const conv_params &p, const ring_cursor &ring,
     const int threads = T::early ? T::consumers : T::threads;
     const int i = (int)threadIdx.x; // there is a thread for each channel
     conv_scale_load<hopper_columns_most>(p, channel, T::columns, i, shared);
-    if (T::shortcut) {
+    if constexpr (T::integer) {
+        conv_step_load<hopper_columns_most>(p, channel, T::columns, i, shared);
+    } else if (T::shortcut) {
         conv_shortcut_load<hopper_columns_most>(p, channel, T::columns, i, shared);
     }
     for (int at = threadIdx.x * 16; at < hopper_zero_bytes(T::columns, T::split);
@@ -41,7 +43,7 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
     const hopper_place own = {warpgroup / T::set_warpgroups, warpgroup % T::set_warpgroups,
                               ring.memory + (uint32_t)ring.stages * ring.bytes};
     const bool pingpong = T::sets > 1;
-    float sum[T::row_groups][T::columns / 2];
+    typename T::sum sum[T::row_groups][T::columns / 2];
     uint32_t phase = 0; // of the ping-pong
     if (p.programmatic) {
         pdl_wait(); // before the first output
@@ -55,9 +57,10 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
         hopper_outputs_load<T::row_groups>(p, work.outputs, number * hopper_row_groups + own.group,
                                            output);
         uint2 residual[T::row_groups][T::batch][2];
-        if (T::prefetch > 0 && p.residual && hopper_is_plain(p)) {
+        if (T::prefetch > 0 && p.residual && hopper_is_plain<T>(p)) {
             const int half = T::split > 1 ? hopper_cluster_rank() * T::finished : 0;
-            const int channel = work.channel + half + hopper_joined_channel();
+            const int channel = work.channel + half +
+                                (T::integer ? hopper_lane_channel() : hopper_joined_channel());
 #pragma unroll
             for (int i = 0; i < T::row_groups; ++i) {
                 hopper_residual_load<T, true>(p, channel, output[i], 0, residual[i]);
@@ -77,9 +80,11 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
         } else {
             // Such a layer takes the plain path (hopper_run). The own half of the columns:
             const int first = hopper_cluster_rank() * T::finished;
-            float half[T::finished / 2];
+            typename T::sum half[T::finished / 2];
             hopper_exchange<T::columns>(ring, shared, tile, own.group, sum[0], half);
-            hopper_add_sums<T::finished>(p, work.channel + first, output[0], half);
+            if constexpr (!T::integer) {
+                hopper_add_sums<T::finished>(p, work.channel + first, output[0], half);
+            }
             hopper_finish_plain<T>(p, shared.scale + first, work.channel + first, output[0],
                                    residual[0], half);
         }

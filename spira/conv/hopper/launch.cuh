@@ -25,35 +25,45 @@ SPIRA_API status hopper_launch(const device_info *gpu, conv_params p, cudaStream
         kernel, {grid, T::threads, stream, "conv", p.programmatic, (size_t)bytes, T::split}, p);
 }
 
-// Computes a layer. p.sizes must fit (hopper_sizes_fit). shortcut: whether it has one. Few layers
-// do, so there are fewer variants with one: 64 columns serve for 32, too, and are not split.
-template <typename E, bool shortcut = false>
+// The variant of so many columns. Few layers have a shortcut, or formats of their own, so there are
+// fewer variants of these: with a shortcut 64 columns serve for 32, too, and are not split; mixed
+// ones are not split at all, and have one tile in progress.
+template <typename E, bool shortcut, bool mixed, int columns, int split = 1, int tiles = 1,
+          int row = hopper_chunk_whole>
+using hopper_variant = hopper_traits<E, shortcut && columns == 32 ? 64 : columns,
+                                     mixed || (shortcut && columns == 64) ? 1 : split,
+                                     mixed ? 1 : tiles, row, shortcut, mixed>;
+
+// Computes a layer. p.sizes must fit (hopper_sizes_fit). shortcut: whether it has one; mixed: of a
+// floating-point layer, whether residual and output have formats of their own.
+template <typename E, bool shortcut = false, bool mixed = false>
 SPIRA_API status hopper_run(const device_info *gpu, const conv_params &p, cudaStream_t stream) {
-    enum { row = hopper_chunk_whole, least = shortcut ? 64 : 32, split_of_64 = shortcut ? 1 : 2 };
-    const bool split = p.sizes.split > 1 && hopper_is_plain(p);
+    enum { longer = hopper_chunk_long };
+    const bool split =
+        p.sizes.split > 1 && hopper_is_plain<hopper_variant<E, shortcut, mixed, 64>>(p);
     status (*launch)(const device_info *, conv_params, cudaStream_t);
     switch (p.sizes.slices) {
     case 1:
-        launch = hopper_launch<hopper_traits<E, least, 1, 1, row, shortcut>>;
+        launch = hopper_launch<hopper_variant<E, shortcut, mixed, 32>>;
         break;
     case 2:
-        launch = split ? hopper_launch<hopper_traits<E, 64, split_of_64, 1, row, shortcut>>
-                 : p.sizes.tiles > 1 ? hopper_launch<hopper_traits<E, 64, 1, 2, row, shortcut>>
-                                     : hopper_launch<hopper_traits<E, 64, 1, 1, row, shortcut>>;
+        launch = split               ? hopper_launch<hopper_variant<E, shortcut, mixed, 64, 2>>
+                 : p.sizes.tiles > 1 ? hopper_launch<hopper_variant<E, shortcut, mixed, 64, 1, 2>>
+                                     : hopper_launch<hopper_variant<E, shortcut, mixed, 64>>;
         break;
     case 3:
         launch = p.chunk_bytes == hopper_chunk_long
-                     ? hopper_launch<hopper_traits<E, 96, 1, 1, hopper_chunk_long, shortcut>>
-                     : hopper_launch<hopper_traits<E, 96, 1, 1, row, shortcut>>;
+                     ? hopper_launch<hopper_variant<E, shortcut, mixed, 96, 1, 1, longer>>
+                     : hopper_launch<hopper_variant<E, shortcut, mixed, 96>>;
         break;
     case 4:
-        launch = split ? hopper_launch<hopper_traits<E, 128, 2, 1, row, shortcut>>
-                       : hopper_launch<hopper_traits<E, 128, 1, 1, row, shortcut>>;
+        launch = split ? hopper_launch<hopper_variant<E, shortcut, mixed, 128, 2>>
+                       : hopper_launch<hopper_variant<E, shortcut, mixed, 128>>;
         break;
     default: // few tiles that cannot be shared: 128 columns make more thread blocks
-        launch = split               ? hopper_launch<hopper_traits<E, 256, 2, 1, row, shortcut>>
-                 : p.sizes.split > 1 ? hopper_launch<hopper_traits<E, 128, 1, 1, row, shortcut>>
-                                     : hopper_launch<hopper_traits<E, 256, 1, 1, row, shortcut>>;
+        launch = split               ? hopper_launch<hopper_variant<E, shortcut, mixed, 256, 2>>
+                 : p.sizes.split > 1 ? hopper_launch<hopper_variant<E, shortcut, mixed, 128>>
+                                     : hopper_launch<hopper_variant<E, shortcut, mixed, 256>>;
     }
     return launch(gpu, p, stream);
 }

@@ -14,8 +14,9 @@
 namespace spira {
 
 // Output channels that a thread block has weights for.
-SPIRA_DEVICE int hopper_weight_rows(const conv_params &p, const conv_work &work, int columns) {
-    return min(columns, hopper_couts(p.cout) - work.channel);
+template <typename T>
+SPIRA_DEVICE int hopper_weight_rows(const conv_params &p, const conv_work &work) {
+    return min(T::columns, hopper_couts(p.cout, sizeof(typename T::element)) - work.channel);
 }
 
 // Whether a job is a chunk of the shortcut.
@@ -92,7 +93,8 @@ hopper_weights_copy(const conv_params &p, const conv_work &work,
     enum { columns = T::columns, slots = hopper_slots(chunk) };
     const bool of_shortcut = hopper_job_is_shortcut<T::shortcut>(job);
     const char *weights = (const char *)(of_shortcut ? p.shortcut.weights : p.weights);
-    const int bytes = of_shortcut ? hopper_chunk_whole : chunk, couts = hopper_couts(p.cout);
+    const int bytes = of_shortcut ? hopper_chunk_whole : chunk,
+              couts = hopper_couts(p.cout, sizeof(typename T::element));
 #pragma unroll
     for (int begin = 0; begin < chunk; begin += hopper_chunk_whole) {
         if (begin > 0 && of_shortcut) {
@@ -109,16 +111,17 @@ hopper_weights_copy(const conv_params &p, const conv_work &work,
                 mbarrier_bulk_copy(
                     region + (uint32_t)(row << log),
                     weights + (first * bytes + couts * begin) + (work.channel << log),
-                    (uint32_t)(hopper_weight_rows(p, work, columns) << log), ring_full(ring));
+                    (uint32_t)(hopper_weight_rows<T>(p, work) << log), ring_full(ring));
             }
         }
     }
 }
 
-template <int columns, int chunk, int row_groups>
-SPIRA_DEVICE uint32_t hopper_weights_bytes(const conv_params &p, const conv_work &work,
-                                           const hopper_job<hopper_slots(chunk), row_groups> &job) {
-    const uint32_t rows = (uint32_t)hopper_weight_rows(p, work, columns);
+template <typename T, int chunk>
+SPIRA_DEVICE uint32_t
+hopper_weights_bytes(const conv_params &p, const conv_work &work,
+                     const hopper_job<hopper_slots(chunk), T::team_row_groups> &job) {
+    const uint32_t rows = (uint32_t)hopper_weight_rows<T>(p, work);
     uint32_t bytes = 0;
 #pragma unroll
     for (int i = 0; i < hopper_slots(chunk); ++i) {
@@ -199,8 +202,8 @@ SPIRA_DEVICE void hopper_produce(const conv_params &p, ring_cursor ring) {
             __syncwarp();
             if (leads) {
                 shared_store(hopper_header(ring), hopper_header_of<chunk, own>(job));
-                mbarrier_arrive_expect_tx(
-                    ring_full(ring), hopper_weights_bytes<T::columns, chunk, own>(p, work, job));
+                mbarrier_arrive_expect_tx(ring_full(ring),
+                                          hopper_weights_bytes<T, chunk>(p, work, job));
             }
             begun -= begun > 0;
             ring_next(ring, hopper_teams);

@@ -8,6 +8,7 @@
 //   tiles     tiles that a thread block of 64 columns has under way: 1, 2
 //   row       bytes of a row of a stage: 128, or 192 for long chunks (weights.cuh)
 //   shortcut  the variant adds a fused 1x1x1 shortcut
+//   mixed     residual and output have formats of their own: always in int8
 // The functions serve the host, which chooses a variant at run time; the kernel takes
 // hopper_traits, which has their values for one variant.
 #ifndef SPIRA_CONV_HOPPER_TRAITS_CUH
@@ -16,6 +17,8 @@
 #include "../../base/ring.cuh"
 #include "../schedule.cuh"
 #include "weights.cuh"
+
+#include <type_traits>
 
 namespace spira {
 
@@ -92,21 +95,21 @@ static_assert(hopper_registers_producer(96) + 2 * hopper_registers_consumer(96) 
 static_assert(hopper_registers_producer(256) + 2 * hopper_registers_consumer(256) == 3 * 168,
               "one for two");
 
-// Pairs of channel groups whose residual a thread loads in one batch, as registers allow: each
-// batch is one wait. columns: those that the thread block finishes.
-SPIRA_BOTH constexpr int hopper_residual_batch(int columns, int split) {
-    return split > 1 || columns <= 96 ? columns / 16 : 2;
+// Pieces of a row (32 bytes, hopper_traits.piece) whose residual a thread loads in one batch, as
+// registers allow: each batch is one wait. columns: those that the thread block finishes, in so
+// many pieces.
+SPIRA_BOTH constexpr int hopper_residual_batch(int columns, int split, int pieces) {
+    return split > 1 || columns <= 96 ? pieces : columns == 128 && pieces == 4 ? 1 : 2;
 }
 
-// Pairs of channel groups whose residual is loaded before the products: all of them up to 64
-// columns, but one of two where two thread blocks share 32.
-SPIRA_BOTH constexpr int hopper_residual_prefetch(int columns, int split, bool residual) {
-    return !residual                    ? 0
-           : columns == 32 && split > 1 ? 1
-           : columns <= 64              ? columns / 16
-           : split > 1                  ? 0
-           : columns <= 96              ? 5
-                                        : 1;
+// Pieces whose residual is loaded before the products: all of them up to 64 columns, but one of two
+// where two thread blocks share 32.
+SPIRA_BOTH constexpr int hopper_residual_prefetch(int columns, int split, int pieces) {
+    return columns == 32 && split > 1 ? 1
+           : columns <= 64            ? pieces
+           : split > 1                ? 0
+           : columns <= 96            ? (pieces < 5 ? pieces : 5)
+                                      : 1;
 }
 
 // Whether producers start while consumers still prepare the epilogue. Not where one warp fills a
@@ -138,13 +141,13 @@ SPIRA_BOTH int hopper_zero_bytes(int columns, int split) {
 // Accumulators that a thread receives in one round of the exchange between two thread blocks, of
 // columns / 4 in all. A round costs one round trip, so there are as few as leave room for four
 // stages.
-SPIRA_BOTH constexpr int hopper_exchange_floats(int columns) {
+SPIRA_BOTH constexpr int hopper_exchange_sums(int columns) {
     return columns < 128 ? columns / 8 : columns == 128 ? columns / 4 : 24;
 }
 
 // Bytes of a round, of a warpgroup.
 SPIRA_BOTH int hopper_exchange_bytes(int columns) {
-    return hopper_warpgroup * hopper_exchange_floats(columns) * (int)sizeof(float);
+    return hopper_warpgroup * hopper_exchange_sums(columns) * (int)sizeof(float);
 }
 
 // Bytes of dynamic shared memory.
@@ -182,9 +185,15 @@ SPIRA_BOTH int hopper_stages(int columns, int row, const conv_sizes *size, int s
 // ---- traits -------------------------------------------------------------------------------------
 
 // One variant of the kernel. Kernels and device functions take it as one template argument, T.
-template <typename E, int columns_, int split_, int tiles_, int row_, bool shortcut_>
+template <typename E, int columns_, int split_, int tiles_, int row_, bool shortcut_,
+          bool mixed_ = false>
 struct hopper_traits {
     typedef E element;
+    typedef typename numeric_sum<E>::type sum;
+    static constexpr bool integer = sizeof(E) == 1, mixed = mixed_ || integer;
+    static constexpr numeric type = integer                          ? numeric_i8
+                                    : std::is_same<E, __half>::value ? numeric_f16
+                                                                     : numeric_bf16;
     static constexpr int columns = columns_, split = split_, tiles = tiles_, row = row_;
     static constexpr bool shortcut = shortcut_;
 
@@ -204,9 +213,11 @@ struct hopper_traits {
     static constexpr bool halves = hopper_halves(columns) && !shortcut;
     static constexpr int half = halves ? (int)hopper_chunk_half : row;
 
-    static constexpr int finished = columns / split; // columns that the thread block finishes
-    static constexpr int batch = hopper_residual_batch(finished, split);
-    static constexpr int prefetch = hopper_residual_prefetch(finished, split, !shortcut);
+    static constexpr int finished = columns / split;  // columns that the thread block finishes
+    static constexpr int piece = 32 / (int)sizeof(E); // channels of a piece of the residual
+    static constexpr int batch = hopper_residual_batch(finished, split, finished / piece);
+    static constexpr int prefetch =
+        shortcut ? 0 : hopper_residual_prefetch(finished, split, finished / piece);
 };
 
 // ---- tiles --------------------------------------------------------------------------------------

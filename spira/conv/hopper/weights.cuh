@@ -18,6 +18,7 @@ namespace spira {
 
 // Bytes of a chunk. A stage of 128 bytes a row holds one whole chunk, or the half chunks of two
 // offsets. A long chunk has two regions: 128 bytes of each row, and behind them the last 64.
+enum { hopper_block = 32 }; // output channels of int8 whose weights are packed together
 enum { hopper_chunk_half = 64, hopper_chunk_whole = wgmma_row_most, hopper_chunk_long = 192 };
 
 // The only number of columns that has kernels for long chunks.
@@ -33,13 +34,14 @@ SPIRA_BOTH constexpr int hopper_region_log(int chunk, int begin) {
     return chunk - begin < hopper_chunk_whole ? wgmma_row_log_most - 1 : wgmma_row_log_most;
 }
 
-SPIRA_BOTH int hopper_pieces(int channels) {
-    return (int)((uint32_t)(channels * 2 + conv_lane_bytes - 1) / conv_lane_bytes);
+SPIRA_BOTH int hopper_pieces(int channels, int element) {
+    return (int)((uint32_t)(channels * element + conv_lane_bytes - 1) / conv_lane_bytes);
 }
 
 // Bytes of a row of both sources. The pieces of the second source follow those of the first.
 SPIRA_BOTH int hopper_row_bytes(const conv_shape *s) {
-    return (hopper_pieces(s->cin) + hopper_pieces(s->cin2)) * conv_lane_bytes;
+    const int element = numeric_size(s->type);
+    return (hopper_pieces(s->cin, element) + hopper_pieces(s->cin2, element)) * conv_lane_bytes;
 }
 
 // Bytes of a chunk. Depends on the shape alone, since weights are packed for it. Chooses the chunk
@@ -68,24 +70,36 @@ SPIRA_BOTH bool hopper_takes_shortcut(const conv_shape *s) {
 }
 
 // Whether a piece belongs to the second source. Then `piece` becomes its number in that source.
+template <typename E>
 SPIRA_BOTH bool hopper_piece_second(int cin, int &piece) {
-    const bool second = piece >= hopper_pieces(cin);
-    piece -= second ? hopper_pieces(cin) : 0;
+    const int pieces = hopper_pieces(cin, (int)sizeof(E));
+    const bool second = piece >= pieces;
+    piece -= second ? pieces : 0;
     return second;
 }
 
 // ---- packed weights -----------------------------------------------------------------------------
 
-SPIRA_BOTH int hopper_couts(int cout) {
-    return (int)round_up(cout, 16);
+// Output channels that weights are packed for. element: bytes of one
+SPIRA_BOTH constexpr int hopper_couts(int cout, int element) {
+    const int each = element == 1 ? (int)hopper_block : 16;
+    return (cout + each - 1) / each * each;
+}
+
+// The output channel whose weights are in a row of the matrix instruction's operand. Of int8, the
+// channels of 32 rows change places, so that a lane has 8 neighbouring ones of them
+// (conv/hopper/epilogue_i8.cuh).
+template <typename E>
+SPIRA_BOTH constexpr int hopper_channel_of(int row) {
+    return sizeof(E) > 1 ? row : (row & ~31) | (row & 6) << 2 | (row >> 2 & 6) | (row & 1);
 }
 
 // Packed weights [volume, chunks of a row, regions of a chunk, hopper_couts, bytes of a region's
 // row], swizzled as in shared memory (wgmma_place). Returns the number of their pieces of 16 bytes.
 // Channels past the last are zero. chunk: bytes of a chunk; a shortcut always has whole chunks.
 SPIRA_API int64_t hopper_weights(const conv_shape *s, int chunk) {
-    return (int64_t)s->volume * ceil_div(hopper_row_bytes(s), chunk) * hopper_couts(s->cout) *
-           (chunk / conv_lane_bytes);
+    return (int64_t)s->volume * ceil_div(hopper_row_bytes(s), chunk) *
+           hopper_couts(s->cout, numeric_size(s->type)) * (chunk / conv_lane_bytes);
 }
 
 // One thread packs one piece.
@@ -95,7 +109,9 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const conv_shape &s = p.shape;
     const int chunk = p.chunk_bytes;
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const int couts = hopper_couts(s.cout), chunks = (hopper_row_bytes(&s) + chunk - 1) / chunk;
+    enum { per_lane = conv_lane_bytes / sizeof(E) };
+    const int couts = hopper_couts(s.cout, sizeof(E)),
+              chunks = (hopper_row_bytes(&s) + chunk - 1) / chunk;
     const int pieces = chunk / conv_lane_bytes, size = couts * pieces; // of an image
     // Offset and chunk. A division in 64 bits would take most of the time.
     const int image = (int)(p.total <= UINT32_MAX ? (uint32_t)i / (uint32_t)size : i / size);
@@ -103,9 +119,9 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const int begin = at * conv_lane_bytes < couts * hopper_chunk_whole ? 0 : hopper_chunk_whole;
     const int log = hopper_region_log(chunk, begin), lanes = (1 << log) / conv_lane_bytes;
     at -= couts * begin / conv_lane_bytes;
-    int out = at / lanes;
+    const int out = hopper_channel_of<E>(at / lanes);
     int piece = image % chunks * pieces + begin / conv_lane_bytes + at % lanes;
-    bool second = hopper_piece_second(s.cin, piece);
+    bool second = hopper_piece_second<E>(s.cin, piece);
     conv_lane<E> to;
     pdl_wait_alone();
     conv_pack_tag(p, i);
@@ -113,11 +129,12 @@ SPIRA_KERNEL void __launch_bounds__(256)
         return;
     }
 #pragma unroll
-    for (int e = 0; e < 8; ++e) {
-        to.element[e] = conv_pack_weight<E, order>(p, image / chunks, second, piece * 8 + e, out);
+    for (int e = 0; e < per_lane; ++e) {
+        const int in = piece * per_lane + e;
+        to.element[e] = conv_pack_weight<E, order>(p, image / chunks, second, in, out);
     }
-    *(uint4 *)((E *)p.packed + ((int64_t)image * chunk + begin) * couts / 2 +
-               wgmma_place((uint32_t)(at * conv_lane_bytes), log) / 2) = bytes_as<uint4>(to);
+    *(uint4 *)((char *)p.packed + ((int64_t)image * chunk + begin) * couts +
+               wgmma_place((uint32_t)(at * conv_lane_bytes), log)) = bytes_as<uint4>(to);
 }
 
 } // namespace spira

@@ -331,7 +331,7 @@ SPIRA_BOTH constexpr bool portable_has_code([[maybe_unused]] int element) {
 #if !SPIRA_MMA
     return false;
 #elif defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(SPIRA_PLAIN_SM90)
-    return element != 2;
+    return element == 4;
 #else
     return true;
 #endif
