@@ -20,7 +20,7 @@ struct model_layer {
     std::string rulebook;            // layers of one rulebook share a kernel map; "": its own
     std::string node;                // for messages
     // Of eight bits: the largest magnitudes, 0 or empty where the file has none.
-    float input_range;
+    float input_range, sum_range;     // sum: of the inputs of the residual sum behind it
     std::vector<float> weight_ranges; // [cout]
     bool int8, int8_output;
 };
@@ -219,6 +219,9 @@ static inline bool add_take(builder *b, const node &n) {
                                                  "without activation that it alone reads");
     }
     b->m->net.layers[layer[later]].residual = spira::net_from(layer[!later]);
+    b->m->layers[(size_t)layer[later]].sum_range =
+        std::max(attribute_float(n, "input0_dynamic_range", 0),
+                 attribute_float(n, "input1_dynamic_range", 0));
     b->layer_of[n.outputs[0]] = layer[later];
     return true;
 }

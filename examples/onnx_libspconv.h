@@ -140,7 +140,7 @@ static inline bool rule_take(builder *b, const node &n, const model_layer &more,
                                     "\" is that of a layer with another kernel");
 }
 
-static inline bool ranges_take(builder *b, const node &n, model_layer *to) {
+static inline bool ranges_take(builder *b, const node &n, int channels, model_layer *to) {
     to->input_range = attribute_float(n, "input_dynamic_range", 0);
     to->int8 = attribute_text(n, "precision", "") == "int8";
     to->int8_output = attribute_text(n, "output_precision", "") == "int8";
@@ -148,10 +148,10 @@ static inline bool ranges_take(builder *b, const node &n, model_layer *to) {
     if (ranges) {
         to->weight_ranges = ranges->floats;
     }
-    const size_t cout = to->weight_ranges.size();
-    return cout == 0 || (to->bias.size() == cout || to->weight.size() % cout == 0) ||
-           refuse(b->r,
-                  node_text(b->g, n) + ": " + std::to_string(cout) + " weight_dynamic_ranges");
+    const size_t count = to->weight_ranges.size();
+    return count == 0 || count == (size_t)channels ||
+           refuse(b->r, node_text(b->g, n) + ": " + std::to_string(count) +
+                            " weight_dynamic_ranges for " + std::to_string(channels) + " channels");
 }
 
 static inline bool conv_take(builder *b, const node &n) {
@@ -175,7 +175,7 @@ static inline bool conv_take(builder *b, const node &n) {
     if (n.inputs.size() > 2 && !n.inputs[2].empty() && !bias_take(b, n, 2, &l, &more)) {
         return false;
     }
-    if (!ranges_take(b, n, &more)) {
+    if (!ranges_take(b, n, l.channels, &more)) {
         return false;
     }
     b->layer_of[n.outputs[0]] = layer_add(b, l, more);

@@ -16,6 +16,8 @@
 #include "onnx_autoware.h"
 #include "onnx_libspconv.h"
 
+#include "../spira/net.h"
+
 namespace onnx {
 
 // Makes a network of a graph.
@@ -45,6 +47,43 @@ static inline spira::status model_read(const char *path, model *m, scan::scan_re
     return model_make(path, g, m, why);
 }
 
+// The layers that the file marks as int8 compute in int8. Without this call they do not: a file of
+// calibrated layers serves both. Features that are read at two ranges have the larger one.
+//
+// outputs: m->net.layers  format, and the range of what they write
+//          limits         range of the network's input
+static inline void model_int8(model *m, spira::net_limits *limits) {
+    const auto range_of = [=](spira::net_source s) {
+        const int layer = spira::net_number(s);
+        return layer < 0 ? &limits->range : &m->net.layers[layer].range;
+    };
+    for (int i = 0; i < m->net.count; ++i) {
+        const float own = m->layers[(size_t)i].input_range;
+        if (m->layers[(size_t)i].int8) {
+            float *range = range_of(m->net.layers[i].source);
+            m->net.layers[i].format = spira::net_format_i8;
+            *range = own <= *range ? *range : own; // NaN stays: refused
+        }
+    }
+    for (int i = 0; i < m->net.count; ++i) { // what sums alone read
+        const spira::net_source residual = m->net.layers[i].residual;
+        if (m->layers[(size_t)i].int8 && residual.plus_two && *range_of(residual) == 0) {
+            *range_of(residual) = m->layers[(size_t)i].sum_range;
+        }
+    }
+}
+
+// The steps of an int8 layer: of the file's ranges, where they are above 0.
+static inline void model_steps(const model_layer &l, const spira::net_plan *plan, int layer,
+                               float *params) {
+    const spira::net_params at = spira::net_params_of(plan, layer);
+    const float scale = spira::net_i8_weights(plan, layer, params + at.weight).scale_in;
+    for (size_t c = 0; c < l.weight_ranges.size(); ++c) {
+        const float step = scale * l.weight_ranges[c] / 127;
+        params[at.step + (int64_t)c] = step > 0 ? step : params[at.step + (int64_t)c];
+    }
+}
+
 // Fills the parameters of a plan of m->net: params [plan->params].
 static inline void model_params(const model *m, const spira::net_plan *plan, float *params) {
     for (int i = 0; i < m->net.count; ++i) {
@@ -59,6 +98,12 @@ static inline void model_params(const model *m, const spira::net_plan *plan, flo
             if (!part.from.empty()) {
                 std::copy(part.from.begin(), part.from.end(), params + part.to);
             }
+        }
+    }
+    (void)spira::net_params_steps(plan, params); // what is wrong with them, net_params_check says
+    for (int i = 0; i < m->net.count; ++i) {
+        if (spira::net_params_of(plan, i).step >= 0) {
+            model_steps(m->layers[(size_t)i], plan, i, params);
         }
     }
 }

@@ -234,6 +234,19 @@ TEST(onnx_takes_sums_and_activations_into_convolutions) {
     delete m;
 }
 
+static const bytes sum = attribute("input0_dynamic_range", field_float(2, 1.5f), 1) +
+                         attribute("input1_dynamic_range", field_float(2, 1.5f), 1);
+
+static bytes eight(float range, int ranges = 2) {
+    bytes weights;
+    for (int c = 0; c < ranges; ++c) {
+        weights += field_float(7, c ? 0 : 1.5f);
+    }
+    return subm + attribute_text("precision", "int8") +
+           attribute("input_dynamic_range", field_float(2, range), 1) +
+           attribute("weight_dynamic_ranges", weights, 6);
+}
+
 TEST(onnx_keeps_ranges) {
     onnx::model *m = new onnx::model;
     const bytes ranges =
@@ -243,7 +256,40 @@ TEST(onnx_keeps_ranges) {
     CHECK_EQUAL(onnx_make(graph_of(conv_node("0", "1", subm + ranges)), m), bytes());
     const onnx::model_layer &l = m->layers[0];
     CHECK(l.input_range == 3.5f && l.int8 && !l.int8_output && l.weight_ranges[1] == 2);
+    CHECK_EQUAL(onnx_make(graph_of(conv_node("0", "1", subm) + conv_node("1", "2", subm + plain) +
+                                   node("QuantAdd", {"2", "1"}, "3", sum)),
+                          m),
+                bytes());
+    CHECK(m->layers[0].sum_range == 0 && m->layers[1].sum_range == 1.5f);
     delete m;
+}
+
+// One file serves both: without model_int8 it is as it was. A layer's range is that at which the
+// next one reads it; the larger of two.
+TEST(onnx_makes_int8_layers_of_ranges) {
+    const bytes graph = graph_of(
+        conv_node("0", "1", subm) + conv_node("1", "2", eight(3)) + conv_node("1", "3", eight(4)) +
+        conv_node("3", "4", eight(2) + plain) + node("Add", {"4", "2"}, "5", sum));
+    const std::unique_ptr<onnx::model> m(new onnx::model);
+    const std::unique_ptr<net_plan> plan(new net_plan);
+    REQUIRE(onnx_make(graph, m.get()).empty());
+    net_limits limits = {};
+    onnx::model_int8(m.get(), &limits);
+    const net_layer *l = m->net.layers;
+    CHECK(l[0].format == net_format_same && l[1].format == net_format_i8 && limits.range == 0);
+    CHECK(l[0].range == 4 && l[1].range == 1.5f && l[2].range == 2 && l[3].range == 0);
+    REQUIRE_OK(onnx_plan(m.get(), plan.get()));
+    CHECK(plan->step[0].type == numeric_i8 && plan->step[3].type == numeric_f32);
+    std::vector<float> params((size_t)plan->params);
+    onnx::model_params(m.get(), plan.get(), params.data());
+    CHECK_OK(net_params_check(plan.get(), params.data()));
+    const float *step = params.data() + net_params_of(plan.get(), 2).step;
+    CHECK_EQUAL(step[0], 4.0f / 127 * 1.5f / 127);
+    CHECK_EQUAL(step[1], 4.0f / 127 * 0.5f / 127); // of the weights: the file has none
+    CHECK(net_params_of(plan.get(), 0).step < 0);
+    CHECK_EQUAL(onnx_make(graph_of(conv_node("0", "1", eight(NAN))), m.get()), bytes());
+    onnx::model_int8(m.get(), &limits);
+    CHECK(limits.range != limits.range); // planning refuses it
 }
 
 TEST(onnx_refuses_with_the_node_and_what_was_expected) {
@@ -272,6 +318,7 @@ TEST(onnx_refuses_with_the_node_and_what_was_expected) {
         {graph_of(conv_node("0", "1", attribute_ints("stride", {2, -2, 2}, false))), "is -2"},
         {graph_of(conv_node("0", "1", attribute_int("inverse", 1))), "no strided layer"},
         {graph_of(conv + node("Add", {"1", "1"}, "2")), "the later of what it adds"},
+        {graph_of(conv_node("0", "1", eight(1, 1))), "1 weight_dynamic_ranges for 2 channels"},
         // Cycles: a node reads what itself, or a later node, makes.
         {graph_of(conv_node("1", "1", subm)), "nothing made"},
         {graph_of(conv_node("2", "1", subm) + conv_node("1", "2", subm)), "nothing made"},
@@ -340,7 +387,7 @@ TEST(onnx_reads_whatever_version_a_file_has) {
 TEST(onnx_survives_damaged_files) {
     const bytes down = attribute_text("rulebook", "d") + attribute_ints("stride", {2, 2, 2}, true);
     onnx_damage({model_of(
-        graph_of(conv_node("0", "1", subm) + conv_node("1", "2", subm + plain) +
+        graph_of(conv_node("0", "1", subm) + conv_node("1", "2", eight(3) + plain) +
                  node("Add", {"1", "2"}, "3") + node("Relu", {"3"}, "4") +
                  conv_node("4", "5", down) + node("ScatterDense", {"5"}, "6") +
                  node("Transpose", {"6"}, "7", attribute_ints("dims", {0, 1, 2, 4, 3}, false))))});

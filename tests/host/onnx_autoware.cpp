@@ -425,12 +425,14 @@ TEST(onnx_takes_autoware_s_leaky_activation) {
     delete m;
 }
 
+static const bytes int8_attributes =
+    attribute_int("precision", 1) + attribute("input_scale", field_float(2, 0.5f), 1);
+
 TEST(onnx_keeps_autoware_s_ranges) {
     onnx::model *m = new onnx::model;
-    const bytes int8 =
-        attribute_int("precision", 1) + attribute("input_scale", field_float(2, 0.5f), 1);
-    CHECK_EQUAL(onnx_make(graph_of(first + product("f", "p", "1", int8, {"two", "two"})), m),
-                bytes());
+    CHECK_EQUAL(
+        onnx_make(graph_of(first + product("f", "p", "1", int8_attributes, {"two", "two"})), m),
+        bytes());
     const onnx::model_layer &l = m->layers[0];
     CHECK(l.int8 && l.input_range == 63.5f && l.weight_ranges[0] == 127);
     CHECK(l.weight_ranges[1] == 63.5f && l.bias[1] == 0.25f && m->net.layers[0].bias);
@@ -497,11 +499,11 @@ TEST(onnx_refuses_autoware_s_nodes_by_name) {
 }
 
 TEST(onnx_survives_damaged_files_of_autoware) {
-    const bytes layers = first + product("f", "p", "1") +
-                         node("BatchNormalization", {"1", "two", "two", "two", "two"}, "2") +
-                         node("Relu", {"2"}, "3") + product("3", "p", "4") +
-                         node("Add", {"3", "4"}, "5") + node("Relu", {"5"}, "6") + down +
-                         product("6", "q", "7");
+    const bytes layers =
+        first + product("f", "p", "1") +
+        node("BatchNormalization", {"1", "two", "two", "two", "two"}, "2") +
+        node("Relu", {"2"}, "3") + product("3", "p", "4", int8_attributes, {"two", "two"}) +
+        node("Add", {"3", "4"}, "5") + node("Relu", {"5"}, "6") + down + product("6", "q", "7");
     const triple half = triple_make(6, 5, 3);
     onnx_damage({model_of(graph_of(layers + tail_awml("7", "q.0", half, 2, false))),
                  model_of(graph_of(layers + tail_autoware_ml("7", "q.0", half, 2, false),

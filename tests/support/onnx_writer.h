@@ -194,8 +194,10 @@ static const char *const temporary = "build/tmp/model.onnx";
     return spira::status_failed(onnx::model_read(temporary, m, &why)) ? why.text : "";
 }
 
-[[maybe_unused]] static spira::status onnx_plan(const onnx::model *m, spira::net_plan *plan) {
+[[maybe_unused]] static spira::status onnx_plan(const onnx::model *m, spira::net_plan *plan,
+                                                float range = 0) {
     spira::net_limits limits = {};
+    limits.range = range;
     limits.voxels = 1000;
     limits.grid = m->net.grid;
     limits.batch = 1;
@@ -341,7 +343,11 @@ template <typename F>
             continue;
         }
         ++read;
-        if (!spira::status_failed(onnx_plan(m, plan))) {
+        spira::net_limits limits = {};
+        if (i % 3 == 0) {
+            onnx::model_int8(m, &limits);
+        }
+        if (!spira::status_failed(onnx_plan(m, plan, limits.range))) {
             ++planned;
             params.assign((size_t)plan->params, 0);
             params.shrink_to_fit(); // nothing may be written behind it
