@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // bench/conv.cu: feature computation of one submanifold layer (conv_work.cuh) by each dataflow.
 //
-//     build/bench_conv [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32]
+//     build/bench_conv [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32|int8]
 //                      [--dataflow os|ws|hybrid|all] [--threshold T|all] data/*.vox32
 //
 // `flops` are 2 * pairs * cin * cout: what the layer needs, not what the kernel does.
-#include "conv_work.cuh"
+#include "conv_i8.cuh"
 
 // Checks and times a layer, and prints its row.
 static void conv_time(bench_session *s, conv_work *w, const conv_case *m, bench_row *row,
@@ -40,10 +40,11 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
     char label[200];
     snprintf(label, sizeof label, "%.120s: conv %d,%d,%d %s", m->input, layer->cin, layer->cout,
              layer->K, spira::numeric_name(type));
-    conv_work w = conv_work_make(s, m, layer, type);
+    const bool i8 = type == spira::numeric_i8;
+    conv_work w = i8 ? conv_i8_work_make(s, m, layer) : conv_work_make(s, m, layer, type);
     bench_row row = conv_row(scene, m, layer, type);
     for (int d = 0; d < bench_dataflows; ++d) {
-        if (!(s->options.dataflows >> d & 1)) {
+        if (!(s->options.dataflows >> d & 1) || (i8 && d != bench_dataflow_os)) {
             continue;
         }
         w.dataflow = d;
@@ -65,9 +66,10 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
 static void conv_run_types(bench_session *s, const bench_scene<uint64_t> *scene, const conv_case *m,
                            const conv_layer *layer) {
     const spira::numeric types[] = {spira::numeric_f16, spira::numeric_bf16, spira::numeric_tf32,
-                                    spira::numeric_f32};
+                                    spira::numeric_f32, spira::numeric_i8};
     for (spira::numeric type : types) {
-        bool usual = type == spira::numeric_f16 || type == spira::numeric_bf16 || layer->all_types;
+        const bool always = type == spira::numeric_f16 || type == spira::numeric_bf16;
+        const bool usual = always || type == spira::numeric_i8 || layer->all_types;
         if (s->options.dtype >= 0 ? type == s->options.dtype : usual) {
             conv_run(s, scene, m, layer, type);
         }

@@ -36,12 +36,17 @@ struct conv_case {
 struct conv_work {
     int dataflow;
     spira::conv_args args;
+    spira::status (*run)(const spira::device_info *gpu, const spira::conv_args *args,
+                         cudaStream_t stream); // of the ordered dataflow
+    void (*check)(bench_session *s, const conv_work *w, const conv_case *m, const char *label);
     spira::conv_pairs_args pairs;   // the same over lists of pairs
     spira::conv_hybrid_args hybrid; // and by both
     void *scratch;                  // of these
     size_t scratch_bytes;
-    const void *in;      // [voxels, cin], host, as stored
-    const float *weight; // [volume, cin, cout], host, as it enters the product
+    const void *in;          // [voxels, cin], host, as stored
+    const float *weight;     // [volume, cin, cout], host, as it enters the product
+    const float *step;       // [cout], host; of int8 (conv_i8.cuh), like
+    const int8_t *quantised; // [volume, cin, cout], host
 };
 
 // Uniform in [-1, 1): a number of each (stream, index), so that threads can share the work.
@@ -113,6 +118,14 @@ SPIRA_API void conv_weights(bench_session *s, conv_work *w) {
     w->weight = weight;
 }
 
+SPIRA_API void conv_check(bench_session *s, const conv_work *w, const conv_case *m,
+                          const char *label);
+
+SPIRA_API spira::status conv_any_run(const spira::device_info *gpu, const spira::conv_args *args,
+                                     cudaStream_t stream) {
+    return spira::conv(gpu, args, stream);
+}
+
 // Everything for one layer; the output is NaN all over.
 SPIRA_API conv_work conv_work_make(bench_session *s, const conv_case *m, const conv_layer *layer,
                                    spira::numeric type) {
@@ -124,6 +137,8 @@ SPIRA_API conv_work conv_work_make(bench_session *s, const conv_case *m, const c
     w.args.in =
         bench_upload(&s->pool, (const char *)w.in, (int64_t)m->voxels * layer->cin * element);
     conv_weights(s, &w);
+    w.run = conv_any_run;
+    w.check = conv_check;
     w.args.map = &m->by_order;
     w.args.programmatic = true; // behind another layer, as in a network
     int64_t bytes = (int64_t)m->voxels * layer->cout * element;
@@ -170,7 +185,7 @@ SPIRA_API void conv_work_hybrid(bench_session *s, const bench_scene<uint64_t> *s
 
 SPIRA_API spira::status conv_step(void *context, cudaStream_t stream) {
     const conv_work *w = (const conv_work *)context;
-    return w->dataflow == bench_dataflow_os ? spira::conv(bench_gpu(), &w->args, stream)
+    return w->dataflow == bench_dataflow_os ? w->run(bench_gpu(), &w->args, stream)
            : w->dataflow == bench_dataflow_hybrid
                ? spira::conv_hybrid(bench_gpu(), &w->hybrid, w->scratch, w->scratch_bytes, stream)
                : spira::conv_pairs_run(bench_gpu(), &w->pairs, w->scratch, w->scratch_bytes,
@@ -267,7 +282,7 @@ SPIRA_API bench_time conv_measure(bench_session *s, conv_work *w, const conv_cas
     int keep = s->pool.blocks;
     BENCH_CUDA(cudaMemsetAsync(w->args.out, 0xff, (size_t)bytes, s->stream));
     BENCH_TRY(conv_step(w, s->stream));
-    conv_check(s, w, m, label);
+    w->check(s, w, m, label);
     bench_pool_free(&s->pool, keep);
     return bench_measure_within(s->stream, conv_step, w, most_us);
 }
