@@ -209,7 +209,7 @@ test: all
 	      'tests/run_scan.sh build/host_scan' \
 	      'PYTHON=$(PYTHON) tests/run_checkpoint.sh build/host_scan build/host_levels' \
 	      'PYTHON=$(PYTHON) tests/run_judge.sh build/host_levels' tests/run_figures.sh \
-	      'PYTHON=$(PYTHON) tests/run_deploy.sh build/host_scan' tests/run_torch.sh \
+	      'PYTHON=$(PYTHON) tests/run_deploy.sh build/host_scan build/host_levels' tests/run_torch.sh \
 	      'MAKE="$(THIS_MAKE)" TENSORRT="$(TENSORRT)" NVCC="$(NVCC)" tests/run_tensorrt.sh'
 
 JUDGED := $(if $(and $(NVCC),$(GPU)),build/example_levels,build/host_levels)

@@ -384,8 +384,7 @@ static int network_choose(choices *c, onnx::model *model, networks::network *net
         code = code ? code : side::onnx_params(&c->common, model, net, plan, params);
         c->common.net = c->common.onnx;
     } else {
-        code = side::network_take(&c->common, net);
-        code = code ? code : side::range_choose(&c->common, net);
+        code = side::network_find(&c->common, net);
         code = code ? code : weights::params_new(&c->common, net, plan, params);
     }
     spira::net_layer *last = &net->layers[net->count ? net->count - 1 : 0];

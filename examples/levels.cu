@@ -51,7 +51,8 @@ struct arguments {
 };
 
 static int usage(void) {
-    printf("usage: levels --net NAME --in VOXELS.npy --out FOLDER [--weights FILE.blob]\n"
+    printf("usage: levels --net NAME|FILE.layers --in VOXELS.npy --out FOLDER\n"
+           "              [--weights FILE.blob]\n"
            "              [--seed N] [--save-weights FILE.blob] [--extent X,Y,Z]\n"
            "              [--range X0,Y0,Z0,X1,Y1,Z1] [--voxel X[,Y,Z]]\n"
            "              [--batch N] [--classes N] [--type fp16|bf16|tf32|fp32]\n");
@@ -264,7 +265,7 @@ int main(int argc, char **argv) {
     if (!parse(argc, argv, &a)) {
         return side::arguments_refuse("levels");
     }
-    int code = rule_make(a.common.net, net) ? 0 : side::network_take(&a.common, net);
+    int code = rule_make(a.common.net, net) ? 0 : side::network_open(&a.common, net);
     if (code) {
         return code;
     }

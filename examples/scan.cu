@@ -64,7 +64,8 @@ static int usage(void) {
         "            [--columns N] [--indices xyz|bxyz|bzyx] [--onnx FILE [--list]]\n"
         "FILE: .bin (--columns 4 for KITTI's), .pcd.bin (nuScenes), .npy, .npz, .pcd, .ply, .las,\n"
         "      .xyz, .txt, .csv, .asc, .pts, .xyz32, .vox32; none: a street scene\n"
-        "NAME: %s\n"
+        "NAME: %s,\n"
+        "      or FILE.layers, as spira.pytorch.export writes it\n"
         "--voxel: edges in metres (0.05); three, and --range in metres, for detectors, from\n"
         "         VoxelBackBone8x to VoxelNeXt-Large (those of nuScenes)\n"
         "--onnx: a network of libspconv's or Autoware's dialect, with its weights, in place of "
@@ -198,8 +199,7 @@ int main(int argc, char **argv) {
         }
         chosen.net = chosen.onnx;
     } else {
-        code = side::network_take(&chosen, net);
-        code = code ? code : side::range_choose(&chosen, net);
+        code = side::network_find(&chosen, net);
         code = code ? code : weights::params_new(&chosen, net, plan, &params);
     }
     if (code) {

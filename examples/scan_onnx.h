@@ -54,17 +54,7 @@ static inline int onnx_network(const options *o, onnx::model *m, networks::netwo
                m->net.input_channels);
     }
     *net = m->net;
-    networks::network_nuscenes(net);
-    const int code = range_choose(o, net);
-    const spira::triple have = m->net.grid.extent, made = net->grid.extent;
-    if (!code && !spira::triple_equal(have, made)) {
-        fprintf(stderr,
-                "%s is for an extent of %d x %d x %d; range and voxels make %d x %d x %d: give "
-                "--range and --voxel as it was trained\n",
-                o->onnx, have.x, have.y, have.z, made.x, made.y, made.z);
-        return 2;
-    }
-    return code;
+    return range_choose_of_file(o, o->onnx, net);
 }
 
 // The parameters of the file, in new memory, which the caller frees; saved to a blob if the options

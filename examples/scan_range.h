@@ -4,6 +4,7 @@
 #ifndef SPIRA_EXAMPLES_SCAN_RANGE_H
 #define SPIRA_EXAMPLES_SCAN_RANGE_H
 
+#include "network_file.h"
 #include "scan_input.h"
 #include "scan_side.h"
 
@@ -65,6 +66,44 @@ static inline int range_choose(const options *o, networks::network *net) {
         net->voxel[a] = o->voxel[0] > 0 ? o->voxel[0] : 0.05f;
     }
     return 0;
+}
+
+// The same for the network of a file that has an extent, which range and voxels must make. Its
+// range is nuScenes', or that of the options.
+static inline int range_choose_of_file(const options *o, const char *path, networks::network *net) {
+    const spira::triple have = net->grid.extent;
+    networks::network_nuscenes(net);
+    const int code = range_choose(o, net);
+    const spira::triple made = net->grid.extent;
+    if (!code && !spira::triple_equal(have, made)) {
+        fprintf(stderr,
+                "%s is for an extent of %d x %d x %d; range and voxels make %d x %d x %d: give "
+                "--range and --voxel as it was trained\n",
+                path, have.x, have.y, have.z, made.x, made.y, made.z);
+        return 2;
+    }
+    return code;
+}
+
+// Finds the network of --net: a name, or a file NAME.layers. Returns 0 or the exit code.
+static inline int network_open(const options *o, networks::network *net) {
+    const char *suffix = strrchr(o->net, '.');
+    if (suffix && !strcmp(suffix, ".layers")) {
+        scan::scan_reason why;
+        const spira::status s = networks::network_read(o->net, net, &why);
+        return spira::status_failed(s) ? fail_file(&why, net, s) : 0;
+    }
+    return network_take(o, net);
+}
+
+// The same with the range and the voxels of the options.
+static inline int network_find(const options *o, networks::network *net) {
+    const int code = network_open(o, net);
+    if (code) {
+        return code;
+    }
+    const bool of_file = net->grid.extent.x && !networks::network_ranged(net);
+    return of_file ? range_choose_of_file(o, o->net, net) : range_choose(o, net);
 }
 
 // Removes the points outside of a network's range, if it has one; *outside: their number.

@@ -14,6 +14,7 @@ import shutil
 
 import torch
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CppExtension, CUDAExtension
 
@@ -62,12 +63,29 @@ def extension():
     return CUDAExtension("spira._C", sources + sorted(glob.glob("csrc/cuda/*.cu")), **options)
 
 
+def copy_writers(folder):
+    """Copies the writers of files that spira.pytorch.export calls: examples/checkpoint*.py."""
+    os.makedirs(folder, exist_ok=True)
+    here = os.path.join(HERE, "headers", "writers") # of an unpacked sdist
+    for file in glob.glob(os.path.join(here if os.path.isdir(here) else os.path.join(HERE, ".."),
+                                       "checkpoint*.py")):
+        shutil.copy(file, folder)
+
+
+class BuildPy(build_py):
+    def run(self):
+        super().run()
+        copy_writers(os.path.join(self.build_lib, "spira", "writers"))
+
+
 class Sdist(sdist):
-    """Takes the headers along."""
+    """Takes the headers and the writers along."""
 
     def make_release_tree(self, base_dir, files):
         super().make_release_tree(base_dir, files)
-        shutil.copytree(os.path.join(HEADERS, "spira"), os.path.join(base_dir, "headers", "spira"))
+        headers = os.path.join(base_dir, "headers")
+        shutil.copytree(os.path.join(HEADERS, "spira"), os.path.join(headers, "spira"))
+        copy_writers(os.path.join(headers, "writers"))
 
 
 setup(name="spira",
@@ -78,6 +96,6 @@ setup(name="spira",
       python_requires=">=3.10",
       install_requires=["torch"],
       ext_modules=[extension()],
-      cmdclass={"build_ext": BuildExtension, "sdist": Sdist},
+      cmdclass={"build_ext": BuildExtension, "build_py": BuildPy, "sdist": Sdist},
       options={"bdist_wheel": {"py_limited_api": "cp310"},
                "build": {"build_base": os.environ.get("SPIRA_TORCH_BUILD", "build")}})

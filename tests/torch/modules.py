@@ -435,7 +435,7 @@ def test_recorders_are_refused():
 
     raises(NotImplementedError, "torch.compile", lambda: torch.fx.symbolic_trace(Whole()))
     if hasattr(torch.compiler, "is_exporting"):
-        raises(NotImplementedError, "checkpoint.py", lambda: torch.export.export(
+        raises(NotImplementedError, "spira.pytorch.export", lambda: torch.export.export(
             Whole(), (scene.features.float(), scene.indices), strict=False))
 
 

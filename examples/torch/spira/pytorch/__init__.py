@@ -6,12 +6,13 @@
 
 What differs, and what is not there: README.md, "From spconv". What spconv has not:
 prepare, capacities, pad, sort_rows, norm_relu, BatchNorm1d, convert_batchnorm,
-contiguous_weights, and count=, capacities= and ordered= of SparseConvTensor.
+contiguous_weights, export, and count=, capacities= and ordered= of SparseConvTensor.
 """
 from . import names
 from .conv import (SparseConv1d, SparseConv2d, SparseConv3d, SparseConvolution,
                    SparseInverseConv1d, SparseInverseConv2d, SparseInverseConv3d, SubMConv1d,
                    SubMConv2d, SubMConv3d, contiguous_weights)
+from .export import export
 from .modules import (AddTable, AddTableMisaligned, ConcatTable, Identity, JoinTable, RemoveGrid,
                       SparseBatchNorm, SparseModule, SparseReLU, SparseSequential,
                       SparseSyncBatchNorm, ToDense, assign_name_for_sparse_modules)

@@ -43,7 +43,7 @@ def refuse_proxy(value):
     if tracing:
         raise NotImplementedError(
             f"{tracing} cannot record sparse layers, whose kernel maps depend on the voxels: use "
-            "torch.compile for speed, a leaf module for torch.fx, and examples/checkpoint.py to "
+            "torch.compile for speed, a leaf module for torch.fx, and spira.pytorch.export to "
             "deploy in C++")
 
 
