@@ -24,9 +24,12 @@ static inline void onnx_list(const onnx::model *m) {
                l->name, spira::net_number(l->source), kind, l->channels, l->size.x, l->size.y,
                l->size.z, l->stride.x, l->stride.y, l->stride.z, l->padding.x, l->padding.y,
                l->padding.z);
-        printf("%s%s", l->residual.plus_two ? ", residual" : "",
-               l->act == spira::activation_relu ? ", ReLU" : "");
-        printf(more->int8 ? ", int8 of inputs up to %g\n" : "\n", (double)more->input_range);
+        char int8[48] = "";
+        if (more->int8) {
+            snprintf(int8, sizeof int8, ", int8, inputs up to %g", (double)more->input_range);
+        }
+        printf("%s%s%s\n", l->residual.plus_two ? ", residual" : "",
+               l->act == spira::activation_relu ? ", ReLU" : "", int8);
     }
     if (!m->cut.empty()) {
         printf("the network ends here: %s\n", m->cut.c_str());
