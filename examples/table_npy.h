@@ -5,6 +5,7 @@
 #ifndef SPIRA_EXAMPLES_TABLE_NPY_H
 #define SPIRA_EXAMPLES_TABLE_NPY_H
 
+#include "../spira/base/integer.h"
 #include "table.h"
 
 namespace scan {
@@ -74,16 +75,21 @@ SPIRA_API spira::status npy_columns(const char *path, const char *header, int64_
     value_type type;
     bool big;
     SCAN_REQUIRE(npy_type(descr, &type, &big), why, spira::status_file_format, path,
-                 "its type is %.24s; known are floats of 2, 4, 8 bytes and integers: save x, y, z "
+                 "its type is %.*s; known are floats of 2, 4, 8 bytes and integers: save x, y, z "
                  "as one array of one type",
+                 (int)spira::min_of((int64_t)strcspn(descr, *descr == '[' ? "}" : ",}"), 24),
                  descr);
     int64_t axes[3] = {1, 1, 1};
     const int found = npy_shape(shape, axes);
     const int64_t columns = found == 3 ? axes[2] : axes[1];
     const int64_t rows = found == 3 ? axes[0] * axes[1] : axes[0];
-    SCAN_REQUIRE(
-        found >= 2 && columns >= 3 && columns <= table_columns_most, why, spira::status_file_format,
-        path, "its shape %.40s is neither (rows, 3 or more) nor (height, width, 3 or more)", shape);
+    SCAN_REQUIRE(found >= 2 && columns >= 3 && columns <= table_columns_most, why,
+                 spira::status_file_format, path,
+                 "its shape %.*s is neither (rows, 3 or more) nor (height, width, 3 or more)",
+                 (int)spira::min_of((int64_t)strcspn(shape, ")") + 1, 40), shape);
+    SCAN_REQUIRE(found == 3 || rows > 8 || columns <= 256, why, spira::status_file_format, path,
+                 "its shape (%lld, %lld) has a point in each column: save the transpose",
+                 (long long)rows, (long long)columns);
     SCAN_REQUIRE(axes[0] <= INT32_MAX && rows <= INT32_MAX, why, spira::status_bad_size, path,
                  "%lld rows; at most 2^31 - 1", (long long)rows);
     const bool fortran = strncmp(order, "True", 4) == 0;
@@ -139,7 +145,7 @@ SPIRA_API int64_t npz_number(const table *t, int64_t at, int bytes) {
     return (int64_t)value_read(t->data + at, bytes == 2 ? value_u2 : value_u4, false);
 }
 
-// Finds the array to take: the only one, or one named points, xyz or coords.
+// Finds the array to take: the only one, or one named points, xyz, coords or coord.
 SPIRA_API spira::status npz_find(const char *path, const table *t, npz_entry *found,
                                  scan_reason *why) {
     int64_t end = t->bytes - 22;
@@ -160,16 +166,16 @@ SPIRA_API spira::status npz_find(const char *path, const table *t, npz_entry *fo
         const npz_entry entry = {{(const char *)t->data + at + 46, (size_t)name},
                                  npz_number(t, at + 10, 2),
                                  npz_number(t, at + 42, 4)};
-        const bool wanted = table_word_is(entry.name, "points.npy") ||
-                            table_word_is(entry.name, "xyz.npy") ||
-                            table_word_is(entry.name, "coords.npy");
+        const bool wanted =
+            table_word_is(entry.name, "points.npy") || table_word_is(entry.name, "xyz.npy") ||
+            table_word_is(entry.name, "coords.npy") || table_word_is(entry.name, "coord.npy");
         *found = wanted || i == 0 ? entry : *found;
         named = named || wanted;
         at += 46 + name + npz_number(t, at + 30, 2) + npz_number(t, at + 32, 2);
     }
     SCAN_REQUIRE(
         named || count == 1, why, spira::status_file_format, path,
-        "has %lld arrays, none of them named points, xyz or coords: save one by numpy.save",
+        "has %lld arrays, none of them named points, xyz, coords or coord: save one by numpy.save",
         (long long)count);
     return spira::status_success();
 }

@@ -128,11 +128,13 @@ SPIRA_API spira::status text_columns(const char *line, const char *line_end, tab
     return spira::status_success();
 }
 
-// Reads a file of text into a table. A first line with one number alone is a count of rows (.pts).
+// Reads a file of text into a table, behind the mark of UTF-8 if it has one. A first line with one
+// number alone is a count of rows (.pts).
 SPIRA_API spira::status text_read(const char *path, table *t, scan_reason *why) {
     text_lines lines = {(const char *)t->data, (const char *)t->data + t->bytes, 0};
     SCAN_REQUIRE(!memchr(t->data, 0, (size_t)t->bytes), why, spira::status_file_format, path,
                  "has bytes of 0, so it is no text");
+    lines.at += t->bytes >= 3 && !memcmp(t->data, "\xef\xbb\xbf", 3) ? 3 : 0;
     const char *line, *line_end;
     text_lines before = lines;
     int64_t rows = -1;

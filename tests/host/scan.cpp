@@ -228,7 +228,8 @@ TEST(scan_reads_numpy) {
           two,
           {}},
          {"p.npz", npz("arr_0.npy", npy_of("<f4", "(2, 4)", floats)), 4, two, {}},
-         {"q.npz", npz("points.npy", npy_of("<f4", "(2, 4)", floats), 0, 2), 4, two, {}}});
+         {"q.npz", npz("points.npy", npy_of("<f4", "(2, 4)", floats), 0, 2), 4, two, {}},
+         {"r.npz", npz("coord.npy", npy_of("<f4", "(2, 4)", floats), 0, 2), 4, two, {}}});
 }
 
 TEST(scan_reads_pcd) {
@@ -326,7 +327,8 @@ TEST(scan_reads_text) {
               {"c.csv", "X,Y,Z,Intensity\n1.5,-2,3.25,7\n4,5.5,-6,9\n", 4, two, {}},
               {"d.csv", "\"intensity\";\"z\";\"y\";\"x\"\n7;3.25;-2;1.5\n9;-6;5.5;4\n", 4, two, {}},
               {"e.pts", "2\n1.5 -2 3.25 7\n4 5.5 -6 9\n", 4, two, {}},
-              {"f.asc", "//X Y Z\n1e0 2 3\n", 3, {1, 2, 3}, {}}});
+              {"f.asc", "//X Y Z\n1e0 2 3\n", 3, {1, 2, 3}, {}},
+              {"g.csv", "\xef\xbb\xbfx,y,z\n1,2,3\n", 3, {1, 2, 3}, {}}});
 }
 
 // Rows that did not return are left out and counted, and the rows of the file are known.
@@ -483,7 +485,7 @@ TEST(scan_refuses_numpy) {
     const char *const type = "its type is", *const shape = "its shape", *const keys = "lacks descr";
     const status_code bad = status_file_format;
     refuse_all(
-        {{"a.npy", npy_of("<c8", "(2, 4)", floats), bad, type, {}},
+        {{"a.npy", npy_of("<c8", "(2, 4)", floats), bad, "its type is '<c8'; known", {}},
          {"a.npy", npy_of("<f44", "(2, 4)", floats), bad, type, {}},
          {"a.npy",
           npy("{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (2, 4)}", floats),
@@ -491,7 +493,8 @@ TEST(scan_refuses_numpy) {
           type,
           {}},
          {"b.npy", npy_of("<f4", "(4, 2)", floats), bad, shape, {}},
-         {"b.npy", npy_of("<f4", "(8,)", floats), bad, shape, {}},
+         {"b.npy", npy_of("<f4", "(8,)", floats), bad, "its shape (8,) is neither", {}},
+         {"b.npy", npy_of("<f4", "(3, 300)", bytes(3600, '\0')), bad, "the transpose", {}},
          {"b.npy", npy_of("<f4", "()", floats), bad, shape, {}},
          {"b.npy", npy_of("<f4", "(1, 1, 2, 4)", floats), bad, shape, {}},
          {"b.npy", npy_of("<f4", "(-2, 4)", floats), bad, shape, {}},
