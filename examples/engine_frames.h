@@ -53,33 +53,36 @@ static void paths_add(const char *path, std::vector<std::string> *paths) {
     std::sort(paths->begin() + (ptrdiff_t)first, paths->end());
 }
 
+// Makes a frame of a scan, which loses the points beyond the range.
+static inline spira::status frame_make(const networks::network *net, const side::options *o,
+                                       scan::scan_cloud *cloud, frame *f) {
+    const bool raw = side::values_are_raw(o, net);
+    f->no_return = cloud->dropped;
+    SPIRA_TRY(side::range_cut(net, cloud, &f->outside));
+    f->count = (int32_t)cloud->rows;
+    f->rows.resize((size_t)((cloud->rows + 1) * row_columns(net)));
+    for (int64_t i = 0; i < cloud->rows; ++i) {
+        float *row = f->rows.data() + i * row_columns(net);
+        scan::scan_row_place(cloud, i, net->voxel[0], row);
+        scan::scan_row_inputs(cloud, i, net->voxel[0], raw, net->input_channels, row + 3);
+        if (net->exchange_xy) { // the values keep their order
+            std::swap(row[0], row[1]);
+        }
+    }
+    return spira::status_success();
+}
+
 // Reads a scan. A file without rows is a valid frame without points.
 static spira::status frame_read(const networks::network *net, const side::options *o, frame *f,
                                 scan::scan_reason *why) {
-    const bool raw = side::values_are_raw(o, net);
     scan::scan_cloud cloud;
     spira::status s = scan::scan_read(f->path.c_str(), &o->file, &cloud, why);
     if (spira::status_failed(s) && s.code != spira::status_file_empty) {
         return s;
     }
-    f->no_return = cloud.dropped;
-    s = side::range_cut(net, &cloud, &f->outside);
-    if (spira::status_failed(s)) {
-        scan::scan_free(&cloud);
-        return s;
-    }
-    f->count = (int32_t)cloud.rows;
-    f->rows.resize((size_t)((cloud.rows + 1) * row_columns(net)));
-    for (int64_t i = 0; i < cloud.rows; ++i) {
-        float *row = f->rows.data() + i * row_columns(net);
-        scan::scan_row_place(&cloud, i, net->voxel[0], row);
-        scan::scan_row_inputs(&cloud, i, net->voxel[0], raw, net->input_channels, row + 3);
-        if (net->exchange_xy) { // the values keep their order
-            std::swap(row[0], row[1]);
-        }
-    }
+    s = frame_make(net, o, &cloud, f);
     scan::scan_free(&cloud);
-    return spira::status_success();
+    return s;
 }
 
 // Reads a scan. False: it cannot be read, and standard error says why.

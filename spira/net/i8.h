@@ -113,16 +113,9 @@ SPIRA_API bool net_is_float(const net_layer *layers, int layer) {
     return layer == net_input || (layer >= 0 && layers[layer].op == net_product);
 }
 
-// Makes the convolutions of a table int8 layers, but those that read the network's input or a
-// product, and those that share a source with one of these or with a product: features have one
-// format.
-SPIRA_API void net_formats_i8(net_layer *layers, int count) {
-    for (int i = 0; i < count; ++i) {
-        net_layer *l = &layers[i];
-        const bool floats = net_is_float(layers, net_number(l->source)) ||
-                            net_is_float(layers, net_number(l->source2));
-        l->format = net_is_conv(l) && !floats ? net_format_i8 : l->format;
-    }
+// Makes those int8 layers of a table floating point again that share a source with a layer that
+// reads floating point: features have one format.
+SPIRA_API void net_formats_settle(net_layer *layers, int count) {
     for (bool changed = true; changed;) {
         changed = false;
         for (int n = 0; n < count * count; ++n) {
@@ -136,6 +129,18 @@ SPIRA_API void net_formats_i8(net_layer *layers, int count) {
             }
         }
     }
+}
+
+// Makes the convolutions of a table int8 layers, but those that read the network's input or a
+// product.
+SPIRA_API void net_formats_i8(net_layer *layers, int count) {
+    for (int i = 0; i < count; ++i) {
+        net_layer *l = &layers[i];
+        const bool floats = net_is_float(layers, net_number(l->source)) ||
+                            net_is_float(layers, net_number(l->source2));
+        l->format = net_is_conv(l) && !floats ? net_format_i8 : l->format;
+    }
+    net_formats_settle(layers, count);
 }
 
 } // namespace spira
