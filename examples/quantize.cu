@@ -7,7 +7,6 @@
 // Under nvcc the network runs on the GPU, in fp16; under a plain C++ compiler on the host, in fp32.
 // An .onnx file of libspconv that has ranges keeps them: nothing is calibrated.
 #include "engine_frames.h"
-#include "onnx_model.h"
 #include "quantize_table.h"
 #include "scan_onnx.h"
 #include "scan_scene.h"

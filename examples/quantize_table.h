@@ -4,7 +4,7 @@
 #ifndef SPIRA_EXAMPLES_QUANTIZE_TABLE_H
 #define SPIRA_EXAMPLES_QUANTIZE_TABLE_H
 
-#include "onnx_builder.h"
+#include "onnx_model.h"
 #include "quantize_run.h"
 #include "scan_labels.h"
 
@@ -61,36 +61,17 @@ static inline void table_formats(table *t, bool first, const std::vector<const c
     }
 }
 
-// Takes formats and ranges from a file of libspconv's dialect. The range of a convolution's input
-// is that of the tensor; of several, the largest. False: it has none.
-static inline bool table_from_file(table *t, const onnx::model *m) {
-    bool any = false;
-    for (int i = 0; i < t->net->count; ++i) {
-        const onnx::model_layer &l = m->layers[(size_t)i];
-        t->int8[i] = l.int8;
-        any = any || l.int8;
-        const int source = spira::net_number(t->net->layers[i].source);
-        if (l.int8 && source != spira::net_none) {
-            float *range = &t->range[1 + source];
-            *range = l.input_range > *range ? l.input_range : *range;
-        }
+// Takes formats and ranges from an .onnx file. False: it has none.
+static inline bool table_from_file(table *t, onnx::model *m) {
+    spira::net_limits limits = {};
+    onnx::model_int8(m, &limits);
+    t->range[0] = limits.range;
+    for (int i = 0; i < m->net.count; ++i) {
+        t->int8[i] = spira::net_is_i8(&m->net.layers[i]);
+        t->range[1 + i] = m->net.layers[i].range;
+        t->file = t->int8[i] ? m : t->file;
     }
-    t->file = any ? m : nullptr;
-    return any;
-}
-
-// The steps of a file's ranges of weights.
-static inline void table_file_steps(const onnx::model *m, const spira::net_plan *plan,
-                                    float *params) {
-    for (int i = 0; i < plan->layer_count; ++i) {
-        const std::vector<float> &ranges = m->layers[(size_t)i].weight_ranges;
-        const spira::net_params at = spira::net_params_of(plan, i);
-        const float scale = spira::net_scale_of(plan, spira::net_number(plan->layers[i].source));
-        for (size_t c = 0; at.step >= 0 && c < ranges.size(); ++c) {
-            float *step = params + at.step + (int64_t)c;
-            *step = ranges[c] > 0 ? scale * ranges[c] / 127 : *step;
-        }
-    }
+    return t->file != nullptr;
 }
 
 // The parameters of a plan of the int8 network, from those of the network as it is.
@@ -103,8 +84,10 @@ static inline spira::status table_params(const table *t, const spira::net_plan *
                   params->data() + plan->step[i].params);
     }
     SPIRA_TRY(spira::net_params_steps(plan, params->data()));
-    if (t->file) {
-        table_file_steps(t->file, plan, params->data());
+    for (int i = 0; t->file && i < plan->layer_count; ++i) {
+        if (t->int8[i]) {
+            onnx::model_steps(t->file->layers[(size_t)i], plan, i, params->data());
+        }
     }
     return spira::status_success();
 }

@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
+# tests/run_quantize.sh: an int8 network that examples/quantize makes of the one that is shipped
+# labels streets that neither training nor calibration has seen nearly as well.
+#
+#     tests/run_quantize.sh QUANTIZE      examples/quantize.cu, built for the host
+#
+# Last line: N passed, N failed, N skipped.
+set -u
+
+quantize=$1
+root=$(dirname "$0")/..
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+passed=0 failed=0
+
+judge() { # what succeeded...
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "quantize: $1:"
+        cat "$folder/said"
+    fi
+}
+
+run() { # code arguments...
+    code=$1
+    shift
+    "$quantize" "$@" >"$folder/said" 2>&1
+    [ $? = "$code" ]
+    judge "$*: another exit code than $code" $?
+}
+
+street="--net SpUNet-small --weights $root/examples/street.blob --voxel 0.1"
+run 0 $street --seed 200 --streets 2 --check 2 --method squares --save-weights "$folder/int8.blob"
+# The loss in points of mean IoU: at most 0.5.
+awk '/^mean IoU:/ { loss = -$(NF - 1); found = 1 } END { exit !(found && loss <= 0.5) }' "$folder/said"
+judge 'the mean IoU falls by more than 0.5 points' $?
+[ "$(grep -c ' int8 *int8 ' "$folder/said")" -ge 28 ] && grep -q '^conv_input\.0 .* fp32 *int8' "$folder/said"
+judge 'the table of layers' $?
+[ -s "$folder/int8.blob" ] && [ "$(od -An -tu4 -j8 -N4 "$folder/int8.blob" | tr -d ' ')" = 2 ]
+judge 'a blob of version 2' $?
+run 1 $street --streets 1 --check 1 --save-weights "$folder/int8.blob" # it is there
+run 2 $street --method median --save-weights "$folder/other.blob"
+run 2 $street
+run 2 --save-weights "$folder/other.blob"
+echo "$passed passed, $failed failed, 0 skipped"
