@@ -127,6 +127,10 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         conv_weights_pack(&a->gpu, &a->shape, &weights, a->stream),
         conv_shortcut_pack(&a->gpu, &a->shape, 16, 0, &weights, a->stream),
         conv<numeric_any, true>(&a->gpu, &a->conv, a->stream),
+        conv_weights_pack<numeric_i8>(&a->gpu, &a->shape, &weights, a->stream),
+        conv_shortcut_pack<numeric_i8>(&a->gpu, &a->shape, 16, 0, &weights, a->stream),
+        conv<numeric_i8, true>(&a->gpu, &a->conv, a->stream),
+        conv<numeric_f16, false, true>(&a->gpu, &a->conv, a->stream), // mixed formats
         conv_pairs_weights_pack(&a->gpu, &a->shape, &weights, a->stream),
         conv_pairs_run(&a->gpu, &a->conv_pairs, a->memory, a->bytes, a->stream),
         conv_hybrid(&a->gpu, &a->hybrid, a->memory, a->bytes, a->stream),
