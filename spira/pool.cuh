@@ -4,8 +4,7 @@
 #ifndef SPIRA_POOL_CUH
 #define SPIRA_POOL_CUH
 
-#include "pool/global.cuh"
-#include "pool/local.cuh"
+#include "pool/kernel.cuh"
 
 namespace spira {
 
@@ -41,6 +40,46 @@ SPIRA_API status pool_global(const pool_global_args<W> *args, void *scratch, siz
     SPIRA_TRY(pool_global_carve(args, scratch, scratch_bytes, &places));
     return numeric_dispatch<format>(args->type, [&](auto tag) {
         return pool_global_launch<typename decltype(tag)::element>(*args, places, stream);
+    });
+}
+
+// ---- gradient -----------------------------------------------------------------------------------
+
+// The gradient of `pool`: what each input of a maximum or an average gets.
+//
+// inputs   args: see pool_grad_args; arrays in device memory
+// outputs  args->in_grad: fp32 sums in the order of the offsets, rounded once; 0 for an input
+//          without outputs. Rows from the count on are not written
+// errors   null or misaligned pointers, sizes
+// Asynchronous, deterministic, equal to pool_grad_host; one launch, no scratch, no atomics.
+// cost     for each pair and channel, `volume` entries of the map; of a maximum, also the
+//          sources of the pair's output
+template <numeric format = numeric_any>
+SPIRA_API status pool_grad(const pool_grad_args *args, cudaStream_t stream) {
+    SPIRA_TRY(pool_grad_check(args));
+    const int64_t blocks = ceil_div((int64_t)args->capacity * args->channels, pool_threads);
+    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
+    return numeric_dispatch<format>(args->type, [&](auto tag) {
+        return kernel_launch(pool_grad_kernel<typename decltype(tag)::element>,
+                             {(unsigned)blocks, pool_threads, stream, "pool_grad"}, *args);
+    });
+}
+
+// The gradient of `pool_global`.
+//
+// inputs   args: see pool_global_grad_args; arrays in device memory
+//          scratch: the bytes of pool_global_workspace, aligned to 256
+// outputs  args->in_grad, rounded once; rows from the count on are not written
+// errors   null or misaligned pointers, sizes, scratch that is too small
+// Asynchronous, deterministic, equal to pool_global_grad_host; two launches, three of a maximum.
+template <typename W, numeric format = numeric_any>
+SPIRA_API status pool_global_grad(const pool_global_grad_args<W> *args, void *scratch,
+                                  size_t scratch_bytes, cudaStream_t stream) {
+    pool_global_places places;
+    SPIRA_TRY(pool_global_grad_check(args));
+    SPIRA_TRY(pool_global_carve(args, scratch, scratch_bytes, &places));
+    return numeric_dispatch<format>(args->type, [&](auto tag) {
+        return pool_global_grad_launch<typename decltype(tag)::element>(*args, places, stream);
     });
 }
 

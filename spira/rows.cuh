@@ -5,8 +5,7 @@
 #define SPIRA_ROWS_CUH
 
 #include "rows.h"
-#include "rows/blend.cuh"
-#include "rows/gather.cuh"
+#include "rows/kernel.cuh"
 
 namespace spira {
 
@@ -23,7 +22,8 @@ template <numeric format = numeric_any>
 SPIRA_API status row_gather(const row_gather_args *args, cudaStream_t stream) {
     SPIRA_TRY(row_gather_check(args));
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return row_gather_launch<typename decltype(tag)::element>(args, stream);
+        return row_launch(row_gather_kernel<typename decltype(tag)::element>, "row_gather", args,
+                          row_gather_repeat(args), stream);
     });
 }
 
@@ -40,7 +40,8 @@ template <numeric format = numeric_any>
 SPIRA_API status row_blend(const row_blend_args *args, cudaStream_t stream) {
     SPIRA_TRY(row_blend_check(args));
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return row_blend_launch<typename decltype(tag)::element>(args, stream);
+        return row_launch(row_blend_kernel<typename decltype(tag)::element>, "row_blend", args, 1,
+                          stream);
     });
 }
 

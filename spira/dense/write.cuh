@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/dense/write.cuh: the kernels that write dense maps (dense.cuh), and that of their gradient
-// (dense_grad.cuh).
+// (dense.cuh).
 //
 // Each element of the map is written once, by a thread that knows its grid cell. So nothing is
 // cleared beforehand, neighbouring threads write neighbouring elements, and no two threads write

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/join/sum.cuh: the kernels of the features of a joined set (join.cuh) and of their gradient
-// (join_grad.cuh).
+// (join.cuh).
 #ifndef SPIRA_JOIN_SUM_CUH
 #define SPIRA_JOIN_SUM_CUH
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/grad_around.cu: gradients of what stands around convolutions (support/grad_around.h) on
 // the GPU.
-#include "../../spira/dense_grad.cuh"
-#include "../../spira/join_grad.cuh"
-#include "../../spira/pool_grad.cuh"
-#include "../../spira/voxel_features_grad.cuh"
+#include "../../spira/dense.cuh"
+#include "../../spira/join.cuh"
+#include "../../spira/pool.cuh"
+#include "../../spira/voxel_features.cuh"
 #include "../support/gpu.cuh"
 
 namespace {

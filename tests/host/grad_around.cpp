@@ -5,10 +5,10 @@
 
 #include "../support/devices.h"
 
-#include "../../spira/dense_grad.cuh"
-#include "../../spira/join_grad.cuh"
-#include "../../spira/pool_grad.cuh"
-#include "../../spira/voxel_features_grad.cuh"
+#include "../../spira/dense.cuh"
+#include "../../spira/join.cuh"
+#include "../../spira/pool.cuh"
+#include "../../spira/voxel_features.cuh"
 
 #include "../support/memory.h"
 

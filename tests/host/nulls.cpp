@@ -7,17 +7,17 @@
 #include "../../spira/conv_grad.h"
 #include "../../spira/conv_i8.h"
 #include "../../spira/conv_pairs.h"
-#include "../../spira/dense_grad.h"
+#include "../../spira/dense.h"
 #include "../../spira/downsample.h"
 #include "../../spira/exchange.h"
-#include "../../spira/join_grad.h"
+#include "../../spira/join.h"
 #include "../../spira/net.h"
 #include "../../spira/net_blob.h"
 #include "../../spira/order.h"
-#include "../../spira/pool_grad.h"
+#include "../../spira/pool.h"
 #include "../../spira/search.h"
 #include "../../spira/tune.h"
-#include "../../spira/voxel_features_grad.h"
+#include "../../spira/voxel_features.h"
 
 using namespace spira;
 

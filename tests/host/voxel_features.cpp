@@ -7,7 +7,6 @@
 #include "../support/emulate_numeric.h"
 
 #include "../../spira/voxel_features.cuh"
-#include "../../spira/voxel_features_grad.cuh"
 
 using namespace spira;
 

@@ -10,10 +10,10 @@
 
 #include "spira/conv_grad.h"
 #include "spira/conv_map.h"
-#include "spira/dense_grad.h"
+#include "spira/dense.h"
 #include "spira/device.h"
 #include "spira/expand.h"
-#include "spira/pool_grad.h"
+#include "spira/pool.h"
 #include "spira/voxel.h"
 
 struct CUstream_st; // cudaStream_t points to one

@@ -4,9 +4,7 @@
 #include "format.h"
 #include "spira/conv_grad.cuh"
 #include "spira/dense.cuh"
-#include "spira/dense_grad.cuh"
 #include "spira/pool.cuh"
-#include "spira/pool_grad.cuh"
 
 namespace spira_torch {
 namespace gpu {

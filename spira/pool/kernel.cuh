@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-// spira/pool/global.cuh: the kernels of global pooling and of its gradient.
+// spira/pool/kernel.cuh: the kernels of global and local pooling and of their gradients.
 //
 // The rows of a batch index are cut into parts. A thread block reduces a part, then one reduces the
 // results of all parts. The threads of a block are columns (channels) and lanes: a lane takes every
 // lanes-th row, and the results of the lanes are reduced in order. Of an average, a result is a sum
 // in fp32; of a maximum, the row of the largest value.
-#ifndef SPIRA_POOL_GLOBAL_CUH
-#define SPIRA_POOL_GLOBAL_CUH
+#ifndef SPIRA_POOL_KERNEL_CUH
+#define SPIRA_POOL_KERNEL_CUH
 
 #include "../base/launch.cuh"
 #include "../numeric.cuh"
-#include "../pool_grad.h"
+#include "../pool.h"
 #include "../workspace.h"
 
 namespace spira {
@@ -238,6 +238,27 @@ SPIRA_API status pool_global_grad_launch(const pool_global_grad_args<W> &a,
     SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "set.capacity * channels", blocks);
     SPIRA_TRY(pool_global_reduce<E>(pool_winner_kernel<W, E>, a, p, a.kind == pool_max, stream));
     return pool_global_start(pool_global_grad_kernel<W, E>, (unsigned)blocks, a, p, stream);
+}
+
+// ---- local pooling ------------------------------------------------------------------------------
+// A thread for each element.
+
+enum { pool_threads = 256 };
+
+template <typename E>
+SPIRA_KERNEL void __launch_bounds__(pool_threads) pool_kernel(pool_args a) {
+    const int64_t i = (int64_t)blockIdx.x * pool_threads + threadIdx.x, o = i / a.channels;
+    if (o < count_clamp(*a.count, a.capacity)) {
+        ((E *)a.out)[i] = element_from_float<E>(pool_value<E>(a, o, i % a.channels));
+    }
+}
+
+template <typename E>
+SPIRA_KERNEL void __launch_bounds__(pool_threads) pool_grad_kernel(pool_grad_args a) {
+    const int64_t at = (int64_t)blockIdx.x * pool_threads + threadIdx.x, i = at / a.channels;
+    if (i < count_clamp(*a.count, a.capacity)) {
+        ((E *)a.in_grad)[at] = element_from_float<E>(pool_grad_value<E>(a, i, at % a.channels));
+    }
 }
 
 } // namespace spira
