@@ -11,13 +11,9 @@ namespace spira {
 template <typename W>
 SPIRA_API status choose_largest_workspace(const choose_largest_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(capacity_check(args->set.capacity, "set.capacity"));
-    workspace w = workspace_begin(nullptr);
     choose_scratch s;
-    choose_carve(&w, args->set.capacity, &s);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) { choose_carve(w, args->set.capacity, &s); });
 }
 
 // Chooses the voxels with the largest scores of each batch element.
@@ -34,13 +30,10 @@ SPIRA_API status choose_largest_workspace(const choose_largest_args<W> *args, si
 template <typename W, numeric format = numeric_any>
 SPIRA_API status choose_largest(const choose_largest_args<W> *args, void *scratch,
                                 size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed = 0;
     SPIRA_TRY(choose_largest_check(args));
-    SPIRA_TRY(choose_largest_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch);
     choose_scratch s;
-    choose_carve(&w, args->set.capacity, &s);
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes,
+                             [&](workspace *w) { choose_carve(w, args->set.capacity, &s); }));
     return choose_largest_launch<W, format>(args, s, stream);
 }
 

@@ -70,25 +70,18 @@ SPIRA_API status choose_members_check(const choose_members_args<W> *a) {
 template <typename W>
 SPIRA_API status choose_largest_host_workspace(const choose_largest_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(capacity_check(args->set.capacity, "set.capacity"));
-    workspace w = workspace_begin(nullptr);
-    workspace_take<uint64_t>(&w, args->set.capacity);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure_array<uint64_t>(args->set.capacity, bytes);
 }
 
 // The host loop of `choose_largest` (choose.cuh), on host memory.
 template <typename W>
 SPIRA_API status choose_largest_host(const choose_largest_args<W> *args, void *scratch,
                                      size_t scratch_bytes) {
-    size_t needed = 0;
     SPIRA_TRY(choose_largest_check(args));
-    SPIRA_TRY(choose_largest_host_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const choose_largest_args<W> &a = *args;
-    workspace w = workspace_begin(scratch);
-    uint64_t *const row = workspace_take<uint64_t>(&w, a.set.capacity); // key, then row
+    uint64_t *row; // key, then row
+    SPIRA_TRY(workspace_open_array(scratch, scratch_bytes, a.set.capacity, &row));
     const int32_t rows = voxel_set_count(a.set);
     voxel_set_note(a.set, a.trouble);
     for (int32_t begin = 0, end; begin < rows; begin = end) {

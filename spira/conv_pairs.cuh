@@ -116,12 +116,8 @@ SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_TRY(conv_shape_check(&args->shape));
     SPIRA_TRY(capacity_check(args->capacity, "capacity"));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    workspace w = workspace_begin(nullptr);
     pairs_params p;
-    pairs_scratch_take(&w, args, &p);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) { pairs_scratch_take(w, args, &p); });
 }
 
 // Sparse convolution over pair lists, with its epilogue: weight-stationary (Spira paper: dual
@@ -148,16 +144,14 @@ SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes
 template <numeric format = numeric_any>
 SPIRA_API status conv_pairs_run(const device_info *gpu, const conv_pairs_args *args, void *scratch,
                                 size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed = 0;
     conv_map map;
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     const conv_args same = pairs_conv_args(args, &map);
     SPIRA_TRY(conv_pairs_check(gpu, args, &same));
-    SPIRA_TRY(conv_pairs_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const conv_kernel kernel = pairs_kernel_of(&args->shape, gpu);
-    workspace w = workspace_begin(scratch);
     pairs_params p = {};
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes,
+                             [&](workspace *w) { pairs_scratch_take(w, args, &p); }));
     p.conv = conv_params_of(gpu, &same, kernel);
     p.pairs = args->pairs;
     p.sides = args->sides;
@@ -165,7 +159,6 @@ SPIRA_API status conv_pairs_run(const device_info *gpu, const conv_pairs_args *a
     p.ordered = args->form == pairs_form_ordered;
     p.from_sums = args->from_sums;
     p.to_sums = args->to_sums;
-    pairs_scratch_take(&w, args, &p);
     return numeric_dispatch<format>(
         args->shape.type, [&](auto tag) { return pairs_run(tag, gpu, p, kernel, stream); });
 }

@@ -12,13 +12,9 @@ namespace spira {
 template <typename W>
 SPIRA_API status curve_order_workspace(const curve_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(capacity_check(args->set.capacity, "set.capacity"));
-    workspace w = workspace_begin(nullptr);
     curve_scratch s;
-    curve_carve(&w, args->set.capacity, &s);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) { curve_carve(w, args->set.capacity, &s); });
 }
 
 // Orders the voxels of a set along a curve.
@@ -39,13 +35,10 @@ SPIRA_API status curve_order_workspace(const curve_args<W> *args, size_t *bytes)
 template <typename W>
 SPIRA_API status curve_order(const curve_args<W> *args, void *scratch, size_t scratch_bytes,
                              cudaStream_t stream) {
-    size_t needed = 0;
     SPIRA_TRY(curve_check(args));
-    SPIRA_TRY(curve_order_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch);
     curve_scratch s;
-    curve_carve(&w, args->set.capacity, &s);
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes,
+                             [&](workspace *w) { curve_carve(w, args->set.capacity, &s); }));
     return curve_launch(args, s, stream);
 }
 

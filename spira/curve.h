@@ -132,24 +132,17 @@ SPIRA_API status curve_check(const curve_args<W> *a) {
 template <typename W>
 SPIRA_API status curve_order_host_workspace(const curve_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(capacity_check(args->set.capacity, "set.capacity"));
-    workspace w = workspace_begin(nullptr);
-    workspace_take<uint64_t>(&w, args->set.capacity);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure_array<uint64_t>(args->set.capacity, bytes);
 }
 
 // The host loop of `curve_order` (curve.cuh), on host memory.
 template <typename W>
 SPIRA_API status curve_order_host(const curve_args<W> *args, void *scratch, size_t scratch_bytes) {
-    size_t needed = 0;
     SPIRA_TRY(curve_check(args));
-    SPIRA_TRY(curve_order_host_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const curve_args<W> &a = *args;
-    workspace w = workspace_begin(scratch);
-    uint64_t *const code = workspace_take<uint64_t>(&w, a.set.capacity);
+    uint64_t *code;
+    SPIRA_TRY(workspace_open_array(scratch, scratch_bytes, a.set.capacity, &code));
     const int32_t rows = voxel_set_count(a.set);
     voxel_set_note(a.set, a.trouble);
     for (int32_t i = 0; i < rows; ++i) {

@@ -18,12 +18,9 @@ template <typename W>
 SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, size_t *bytes) {
     SPIRA_TRY(size_check(in.capacity, 1, INT64_MAX, "in.capacity"));
     SPIRA_TRY(size_check(out_capacity, 1, INT64_MAX, "out.capacity"));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    workspace w = workspace_begin(nullptr);
     downsample_scratch<W> s;
-    downsample_carve<W>(&w, in.capacity, out_capacity, &s);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(
+        bytes, [&](workspace *w) { downsample_carve(w, in.capacity, out_capacity, &s); });
 }
 
 // Floors the set `in` to `stride` (Spira paper: packed-native processing).
@@ -47,14 +44,12 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
 template <typename W>
 SPIRA_API status downsample(const device_info *gpu, const downsample_args<W> *args, void *scratch,
                             size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed = 0;
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(downsample_check(args));
-    SPIRA_TRY(downsample_workspace(args->in, args->out.capacity, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch);
     downsample_scratch<W> s;
-    downsample_carve<W>(&w, args->in.capacity, args->out.capacity, &s);
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes, [&](workspace *w) {
+        downsample_carve(w, args->in.capacity, args->out.capacity, &s);
+    }));
     return downsample_is_step(downsample_from_of(args), args->stride)
                ? downsample_step_launch(gpu, args, s.marks, stream)
                : downsample_sort_launch(args, s.sort, stream);

@@ -94,11 +94,7 @@ SPIRA_BOTH bool downsample_is_step(triple from, triple stride) {
 template <typename W>
 SPIRA_API status downsample_host_workspace(voxel_set<W> in, size_t *bytes) {
     SPIRA_TRY(size_check(in.capacity, 1, INT64_MAX, "in.capacity"));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    workspace w = workspace_begin(nullptr);
-    workspace_take<W>(&w, in.capacity);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure_array<W>(in.capacity, bytes);
 }
 
 // The host loop of `downsample` (downsample.cuh), on host memory. scratch: the bytes of
@@ -106,12 +102,10 @@ SPIRA_API status downsample_host_workspace(voxel_set<W> in, size_t *bytes) {
 template <typename W>
 SPIRA_API status downsample_host(const downsample_args<W> *args, void *scratch,
                                  size_t scratch_bytes) {
-    size_t needed = 0;
     SPIRA_TRY(downsample_check(args));
-    SPIRA_TRY(downsample_host_workspace(args->in, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    W *words = (W *)scratch;
+    W *words;
     const voxel_set<W> &in = args->in;
+    SPIRA_TRY(workspace_open_array(scratch, scratch_bytes, in.capacity, &words));
     const triple from = downsample_from_of(args);
     const bool by_mask = downsample_by_mask(args->stride);
     int32_t kept = 0;

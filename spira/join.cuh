@@ -18,14 +18,10 @@ namespace spira {
 template <typename W>
 SPIRA_API status join_workspace(const join_args<W> *args, size_t *bytes) {
     int32_t total;
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(join_sources(args, &total));
     SPIRA_TRY(size_check(args->out.capacity, 1, INT64_MAX, "out.capacity"));
-    workspace w = workspace_begin(nullptr);
     join_scratch<W> s;
-    join_carve(&w, args, total, &s);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) { join_carve(w, args, total, &s); });
 }
 
 // The union of up to four sets, the projection of a set along an axis, or the projection of a
@@ -46,15 +42,12 @@ SPIRA_API status join_workspace(const join_args<W> *args, size_t *bytes) {
 template <typename W>
 SPIRA_API status join(const join_args<W> *args, void *scratch, size_t scratch_bytes,
                       cudaStream_t stream) {
-    size_t needed = 0;
     int32_t total;
     SPIRA_TRY(join_check(args));
     SPIRA_TRY(join_sources(args, &total));
-    SPIRA_TRY(join_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch);
     join_scratch<W> s;
-    join_carve(&w, args, total, &s);
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes,
+                             [&](workspace *w) { join_carve(w, args, total, &s); }));
     return join_launch(args, total, s, stream);
 }
 

@@ -27,11 +27,7 @@ namespace spira {
 SPIRA_API status order_workspace(const order_request *request, int maps, size_t *bytes) {
     int32_t rows, runs;
     SPIRA_TRY(order_count_rows(request, maps, &rows, &runs));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    workspace w = workspace_begin(nullptr);
-    order_carve(&w, maps, rows, runs);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) { order_carve(w, maps, rows, runs); });
 }
 
 // Builds the ordered layouts of up to 16 kernel maps.
@@ -53,17 +49,17 @@ SPIRA_API status order_workspace(const order_request *request, int maps, size_t 
 //          bytes for each offset of each row group. Writes and reads 16 bytes for each output
 SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *request, int maps,
                                   void *scratch, size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed = 0;
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
-    SPIRA_TRY(order_workspace(request, maps, &needed));
+    int32_t rows, runs;
+    SPIRA_TRY(order_count_rows(request, maps, &rows, &runs));
     for (int m = 0; m < maps; ++m) {
         SPIRA_TRY(order_request_check(request + m));
     }
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    order_scratch s;
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes,
+                             [&](workspace *w) { s = order_carve(w, maps, rows, runs); }));
     const order_batch batch = order_batch_make(request, maps);
     const int32_t *units = batch.units;
-    workspace w = workspace_begin(scratch);
-    const order_scratch s = order_carve(&w, maps, batch.rows, units[order_by_run]);
     auto launch = [=](auto kernel, int32_t blocks, int threads, size_t shared, bool programmatic,
                       const auto &...arguments) {
         return blocks ? kernel_launch(kernel,

@@ -265,11 +265,7 @@ SPIRA_API void order_schedule_host(const order_host *h) {
 // Bytes of scratch for order_build_host.
 SPIRA_API status order_host_workspace(int32_t capacity, size_t *bytes) {
     SPIRA_TRY(capacity_check(capacity, "capacity"));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    workspace w = workspace_begin(nullptr);
-    order_host_carve(&w, capacity);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) { order_host_carve(w, capacity); });
 }
 
 // Builds the ordered layout of a kernel map on the host. `order_build` (order.cuh) gives the same
@@ -286,11 +282,9 @@ SPIRA_API status order_build_host(const order_request *request, void *scratch,
     SPIRA_REQUIRE(request, status_null_pointer, "request", 0);
     SPIRA_REQUIRE(!request->compact, status_unsupported, "compact (on the host)", 0);
     SPIRA_TRY(order_request_check(request));
-    size_t needed = 0;
-    SPIRA_TRY(order_host_workspace(request->capacity, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch);
-    order_host h = order_host_carve(&w, request->capacity);
+    order_host h;
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes,
+                             [&](workspace *w) { h = order_host_carve(w, request->capacity); }));
     h.request = order_request_whole(request);
     h.weights = order_weights_make(&request->kernel, h.request.threshold);
     h.count = count_clamp(*request->count, request->capacity);

@@ -13,13 +13,9 @@ namespace spira {
 template <typename W>
 SPIRA_API status prune_workspace(const prune_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(size_check(args->in.capacity, 1, INT64_MAX, "in.capacity"));
-    workspace w = workspace_begin(nullptr);
     prune_scratch s;
-    prune_carve(&w, args->in.capacity, &s);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) { prune_carve(w, args->in.capacity, &s); });
 }
 
 // Keeps the voxels of a set that a mask or a channel of their features chooses.
@@ -38,13 +34,10 @@ SPIRA_API status prune_workspace(const prune_args<W> *args, size_t *bytes) {
 template <typename W, numeric format = numeric_any>
 SPIRA_API status prune(const prune_args<W> *args, void *scratch, size_t scratch_bytes,
                        cudaStream_t stream) {
-    size_t needed = 0;
     SPIRA_TRY(prune_check(args));
-    SPIRA_TRY(prune_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch);
     prune_scratch s;
-    prune_carve(&w, args->in.capacity, &s);
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes,
+                             [&](workspace *w) { prune_carve(w, args->in.capacity, &s); }));
     return prune_launch<W, format>(args, s, stream);
 }
 

@@ -16,13 +16,10 @@ namespace spira {
 template <typename W>
 SPIRA_API status subdivide_workspace(const subdivide_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(size_check(args->in.capacity, 1, INT64_MAX, "in.capacity"));
-    workspace w = workspace_begin(nullptr);
     subdivide_scratch s;
-    subdivide_carve(&w, args->in.capacity, &s);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes,
+                             [&](workspace *w) { subdivide_carve(w, args->in.capacity, &s); });
 }
 
 // The children of a set's voxels that a mask or 8 numbers a voxel choose, or all.
@@ -43,13 +40,10 @@ SPIRA_API status subdivide_workspace(const subdivide_args<W> *args, size_t *byte
 template <typename W, numeric format = numeric_any>
 SPIRA_API status subdivide(const subdivide_args<W> *args, void *scratch, size_t scratch_bytes,
                            cudaStream_t stream) {
-    size_t needed = 0;
     SPIRA_TRY(subdivide_check(args));
-    SPIRA_TRY(subdivide_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch);
     subdivide_scratch s;
-    subdivide_carve(&w, args->in.capacity, &s);
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes,
+                             [&](workspace *w) { subdivide_carve(w, args->in.capacity, &s); }));
     return subdivide_launch<W, format>(args, s, stream);
 }
 

@@ -73,12 +73,8 @@ SPIRA_BOTH uint32_t subdivide_within(const word_layout *l, voxel v, triple half)
 template <typename W>
 SPIRA_API status subdivide_host_workspace(const subdivide_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(size_check(args->in.capacity, 1, INT32_MAX / subdivide_children, "in.capacity"));
-    workspace w = workspace_begin(nullptr);
-    workspace_take<int32_t>(&w, (int64_t)args->in.capacity * subdivide_children);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure_array<int32_t>((int64_t)args->in.capacity * subdivide_children, bytes);
 }
 
 // The children of row i that exist, a bit each. Records what is wrong with the row.
@@ -111,11 +107,10 @@ SPIRA_API uint32_t subdivide_host_children(const subdivide_args<W> *a, int32_t i
 template <typename W>
 SPIRA_API status subdivide_host(const subdivide_args<W> *args, void *scratch,
                                 size_t scratch_bytes) {
-    size_t needed = 0;
     SPIRA_TRY(subdivide_check(args));
-    SPIRA_TRY(subdivide_host_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    int32_t *source = (int32_t *)scratch; // of all children
+    int32_t *source; // of all children
+    SPIRA_TRY(workspace_open_array(scratch, scratch_bytes,
+                                   (int64_t)args->in.capacity * subdivide_children, &source));
     int32_t all = 0;
     const triple half = subdivide_half(args->stride);
     voxel_set_note(args->in, args->trouble);

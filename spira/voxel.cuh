@@ -50,12 +50,8 @@ template <typename W>
 SPIRA_API status voxelize_workspace(const voxel_input *in, int32_t capacity, size_t *bytes) {
     SPIRA_TRY(voxel_input_check(in));
     SPIRA_TRY(size_check(capacity, 1, INT64_MAX, "capacity"));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    workspace w = workspace_begin(nullptr);
     voxelize_scratch<W> s;
-    voxelize_carve<W>(&w, in, capacity, &s);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) { voxelize_carve(w, in, capacity, &s); });
 }
 
 // Moves points by an origin in double, then rounds them to float.
@@ -88,15 +84,13 @@ enum voxel_limits { voxel_limits_none, voxel_limits_any };
 template <typename W, voxel_limits limits = voxel_limits_none>
 SPIRA_API status voxelize(const voxelize_args<W> *args, void *scratch, size_t scratch_bytes,
                           cudaStream_t stream) {
-    size_t needed = 0;
     SPIRA_TRY(voxelize_check(args));
-    SPIRA_TRY(voxelize_workspace<W>(args->input, args->set.capacity, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    SPIRA_TRY(voxel_input_check(args->input));
     const word_layout *layout = args->layout;
     const voxel_input *in = args->input;
-    workspace w = workspace_begin(scratch);
     voxelize_scratch<W> s;
-    voxelize_carve<W>(&w, in, args->set.capacity, &s);
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes,
+                             [&](workspace *w) { voxelize_carve(w, in, args->set.capacity, &s); }));
     W *sorted = s.cap.sorted ? s.cap.sorted : s.sorted;
     int32_t *order = s.cap.sorted ? s.cap.order : args->rows.order;
     if constexpr (limits == voxel_limits_none) {

@@ -298,12 +298,8 @@ SPIRA_API voxel_key<W> *voxelize_host_carve(workspace *w, const voxel_input *in,
 template <typename W>
 SPIRA_API status voxelize_host_workspace(const voxel_input *in, size_t *bytes) {
     SPIRA_TRY(voxel_input_check(in));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    workspace w = workspace_begin(nullptr);
     int32_t *first;
-    voxelize_host_carve<W>(&w, in, &first);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) { voxelize_host_carve<W>(w, in, &first); });
 }
 
 // Writes the keys of the valid rows, in row order. Returns how many there are.
@@ -385,18 +381,17 @@ SPIRA_API int32_t voxelize_host_cap(const word_layout *layout, int32_t cap, voxe
 // scratch  voxelize_host_workspace bytes, aligned to 256, as that of all host loops
 template <typename W>
 SPIRA_API status voxelize_host(const voxelize_args<W> *args, void *scratch, size_t scratch_bytes) {
-    size_t needed = 0;
     SPIRA_TRY(voxelize_check(args));
-    SPIRA_TRY(voxelize_host_workspace<W>(args->input, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
+    SPIRA_TRY(voxel_input_check(args->input));
     const word_layout *layout = args->layout;
     const voxel_input *in = args->input;
     const voxel_set<W> &set = args->set;
     const voxel_rows &rows = args->rows;
     device_status *trouble = args->trouble;
-    workspace w = workspace_begin(scratch);
-    int32_t *first;
-    voxel_key<W> *keys = voxelize_host_carve<W>(&w, in, &first);
+    int32_t *first = nullptr;
+    voxel_key<W> *keys = nullptr;
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes,
+                             [&](workspace *w) { keys = voxelize_host_carve<W>(w, in, &first); }));
     std::fill(rows.voxel, rows.voxel + in->rows, -1);
     const auto read =
         voxel_is_ranged(in)

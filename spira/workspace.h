@@ -34,6 +34,22 @@ SPIRA_API T *workspace_take(workspace *w, int64_t count) {
     return p;
 }
 
+// Returns the bytes of a scratch. carve: takes its arrays from a workspace.
+template <typename F>
+SPIRA_API status workspace_measure(size_t *bytes, F carve) {
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    workspace w = workspace_begin(nullptr);
+    carve(&w);
+    *bytes = w.used;
+    return status_success();
+}
+
+// Of one array.
+template <typename T>
+SPIRA_API status workspace_measure_array(int64_t count, size_t *bytes) {
+    return workspace_measure(bytes, [&](workspace *w) { workspace_take<T>(w, count); });
+}
+
 // The check that each operation makes of what it was given, before anything is launched. `name` is
 // that of the argument.
 SPIRA_API status workspace_check(const void *base, size_t given, size_t needed,
@@ -43,6 +59,22 @@ SPIRA_API status workspace_check(const void *base, size_t given, size_t needed,
                   workspace_alignment);
     SPIRA_REQUIRE(given >= needed, status_workspace, name, needed);
     return status_success();
+}
+
+// Takes the arrays from the caller's scratch.
+template <typename F>
+SPIRA_API status workspace_open(void *base, size_t given, F carve) {
+    size_t needed;
+    SPIRA_TRY(workspace_measure(&needed, carve));
+    SPIRA_TRY(workspace_check(base, given, needed));
+    workspace w = workspace_begin(base);
+    carve(&w);
+    return status_success();
+}
+
+template <typename T>
+SPIRA_API status workspace_open_array(void *base, size_t given, int64_t count, T **array) {
+    return workspace_open(base, given, [&](workspace *w) { *array = workspace_take<T>(w, count); });
 }
 
 } // namespace spira

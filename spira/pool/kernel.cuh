@@ -34,26 +34,21 @@ SPIRA_API void pool_global_take(workspace *w, int64_t batches, int channels,
 // Bytes of scratch for pool_global and for pool_global_grad.
 SPIRA_API status pool_global_workspace(const word_layout *layout, int channels, size_t *bytes) {
     SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(size_check(channels, 1, INT64_MAX, "channels"));
     SPIRA_TRY(size_check(layout->batches, 1, 65535, "layout.batches"));
-    workspace w = workspace_begin(nullptr);
     pool_global_places places;
-    pool_global_take(&w, layout->batches, channels, &places);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(
+        bytes, [&](workspace *w) { pool_global_take(w, layout->batches, channels, &places); });
 }
 
 // A: pool_global_args or pool_global_grad_args, here and below.
 template <typename A>
 SPIRA_API status pool_global_carve(const A *a, void *scratch, size_t scratch_bytes,
                                    pool_global_places *p) {
-    size_t needed = 0;
-    SPIRA_TRY(pool_global_workspace(a->layout, a->channels, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    workspace w = workspace_begin(scratch);
-    pool_global_take(&w, a->layout->batches, a->channels, p);
-    return status_success();
+    SPIRA_TRY(size_check(a->layout->batches, 1, 65535, "layout.batches"));
+    return workspace_open(scratch, scratch_bytes, [&](workspace *w) {
+        pool_global_take(w, a->layout->batches, a->channels, p);
+    });
 }
 
 // The result of the rows so far: `value` is their sum, or the largest of them, which is of `row`.
