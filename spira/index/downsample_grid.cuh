@@ -80,35 +80,38 @@ struct downsample_scratch {
 // The grid of coarse cells, as the searches use it.
 //
 // The words of a set are in order of x, y, z. A row has one x and y, a plane has one x. A cell
-// covers rx rows in x and ry in y; where rx is 2 it covers a lower and an upper plane. A group is
-// what several cells share and what is contiguous in the set: two planes if rx is 2, else two rows
-// if ry is 2, else a cell.
+// covers one or two planes, and in each one or two rows. A group is what several cells share and
+// what is contiguous in the set: two planes, else two rows, else a cell.
 template <typename W>
 struct downsample_grid {
-    W floor;          // mask of the stride
-    W row, plane;     // masks that clear z; y and z
-    W step_x, step_y; // from the lower plane of a cell to the upper one, and row to row
-    W span;           // highest z of a cell minus its lowest
-    W group;          // mask whose result identifies the group
-    W reach;          // highest word of a group minus its lowest
-    W off;            // mask of bits that are zero on the lattice of the finer set
+    W floor;           // mask of the stride
+    W row, plane;      // masks that clear z; y and z
+    W step_x, step_y;  // from the lower plane of a cell to the upper one, and row to row
+    W span;            // highest z of a cell minus its lowest
+    W group;           // mask whose result identifies the group
+    W reach;           // highest word of a group minus its lowest
+    W off;             // mask of bits that are zero on the lattice of the finer set
+    bool two_x, two_y; // a cell covers two planes, two rows
 };
 
 template <typename W>
 SPIRA_API downsample_grid<W> downsample_grid_make(const word_layout *layout, triple from,
-                                                  triple stride, int rx, int ry) {
+                                                  triple stride) {
     downsample_grid<W> g;
+    // A field without room for a second row or plane has one.
+    g.two_x = stride.x > from.x && from.x < (int64_t)1 << layout->width.x;
+    g.two_y = stride.y > from.y && from.y < (int64_t)1 << layout->width.y;
     g.floor = word_stride_mask<W>(layout, stride);
     g.row = (W) ~(((W)1 << layout->shift_y) - 1);
     g.plane = layout->shift_x < (int)(8 * sizeof(W)) ? (W) ~(((W)1 << layout->shift_x) - 1) : 0;
     // x, or x and y, are multiples already. Without a gap the mask serves distances, too.
-    g.floor |= rx * ry == 1 ? g.row : rx == 1 ? g.plane : 0;
+    g.floor |= g.two_x ? 0 : g.two_y ? g.plane : g.row;
     g.step_x = word_delta<W>(layout, triple_make(from.x, 0, 0));
     g.step_y = word_delta<W>(layout, triple_make(0, from.y, 0));
     g.span = (W)(min_of(stride.z, (int64_t)1 << layout->width.z) - 1); // within the field
-    g.group = g.floor & (rx == 2 ? g.plane : ry == 2 ? g.row : (W) ~(W)0);
+    g.group = g.floor & (g.two_x ? g.plane : g.two_y ? g.row : (W) ~(W)0);
     g.off = (W)~word_stride_mask<W>(layout, from);
-    g.reach = rx == 2 ? (W)(g.step_x + (W)~g.plane) : ry == 2 ? (W)(g.step_y + (W)~g.row) : g.span;
+    g.reach = g.two_x ? (W)(g.step_x + (W)~g.plane) : g.two_y ? (W)(g.step_y + (W)~g.row) : g.span;
     return g;
 }
 

@@ -24,7 +24,7 @@ SPIRA_DEVICE uint32_t downsample_sum_warps(uint32_t bits) {
 
 // Finds the span of a tile, and whether the thread's voxel is a head. Called by all threads of a
 // block, with barriers inside. buffer: shared address of the window.
-template <typename W, int rx, int ry, int tile>
+template <typename W, bool square, int tile>
 SPIRA_DEVICE bool downsample_mark_tile(const downsample_task<W> &task,
                                        const downsample_words<W, tile, tile> &read, uint32_t buffer,
                                        downsample_tile *t) {
@@ -39,23 +39,23 @@ SPIRA_DEVICE bool downsample_mark_tile(const downsample_task<W> &task,
     if (downsample_is_near<W, tile>(g, window, first, last)) {
         const downsample_window_of<true> source = {window, 0, 2 * downsample_near_reach};
         t->span = {downsample_near, 0};
-        return i < last && downsample_head<rx, ry>(near, source, i - origin);
+        return i < last && downsample_head<square>(near, source, i - origin);
     }
     t->span = downsample_find_span(g, words, count, first, last);
     const int begin = t->span.begin, end = t->span.end;
     if (end < 0) {
         const downsample_set_of<W> source = {words, begin, ~end, count, nullptr, nullptr, 0, 0};
-        return i < last && downsample_head<rx, ry>(g, source, i);
+        return i < last && downsample_head<square>(g, source, i);
     }
     const int reach = downsample_copy(g, words, read.base, t->span, tile, buffer);
     const downsample_window_of<false> source = {window, 0, reach};
     __syncthreads();
-    return i < last && downsample_head<rx, ry>(near, source, i - begin);
+    return i < last && downsample_head<square>(near, source, i - begin);
 }
 
 // Writes the heads of all voxels, the number of heads of each thread block, and the span of each
 // tile.
-template <typename W, int rx, int ry, int tile>
+template <typename W, bool square, int tile>
 SPIRA_KERNEL void __launch_bounds__(tile)
     downsample_mark_kernel(const __grid_constant__ downsample_task<W> task) {
     __shared__ uint32_t buffer[downsample_window + 2 * downsample_pad];
@@ -78,7 +78,7 @@ SPIRA_KERNEL void __launch_bounds__(tile)
             for (int j = 0; j <= downsample_margin / tile; ++j) {
                 own = (int)first >= j * tile ? read.word[j] : own;
             }
-            head = downsample_mark_tile<W, rx, ry, tile>(task, read, shared_address(buffer), &t);
+            head = downsample_mark_tile<W, square, tile>(task, read, shared_address(buffer), &t);
             // A voxel whose x or y is off lies in no row of a cell, and is left out; z is floored
             // all the same.
             off = i < last ? own & task.grid.off : 0;

@@ -103,7 +103,7 @@ SPIRA_DEVICE void downsample_for_heads(const downsample_heads *heads, int first,
 
 // Ranks the heads of a tile and writes their cells' words. Called by all threads of a block, with
 // barriers inside. base: of the near window.
-template <typename W, int rx, int ry, int tile, int threads, bool listed>
+template <typename W, bool square, int tile, int threads, bool listed>
 SPIRA_DEVICE void downsample_rank_tile(const downsample_task<W> &task, const downsample_tile &t,
                                        W base, downsample_shared<tile> *s) {
     const voxel_set<W> &in = task.in, &out = task.out;
@@ -117,7 +117,7 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_task<W> &task, const dow
                            int origin, W lacks, int ahead) {
         downsample_for_heads<threads, listed>(
             marks, first - origin, last - origin, s->list, [&](int i) {
-                const int rank = ahead + downsample_rank<rx, ry>(g, source, i);
+                const int rank = ahead + downsample_rank<square>(g, source, i);
                 if (rank < out.capacity) {
                     const auto word = downsample_word_at(source, downsample_place(source, i));
                     out.words[rank] = (W)(word & g.floor) + lacks;
@@ -150,7 +150,7 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_task<W> &task, const dow
 }
 
 // Writes the words of the cells in order, then word_none(), and their number.
-template <typename W, int rx, int ry, int tile, int threads, bool listed>
+template <typename W, bool square, int tile, int threads, bool listed>
 SPIRA_KERNEL void __launch_bounds__(threads, 2)
     downsample_rank_kernel(const __grid_constant__ downsample_task<W> task) {
     __shared__ downsample_shared<tile> s;
@@ -193,7 +193,7 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
         __syncthreads();
         if (first < last) {
             const downsample_tile t = {(int)first, (int)last, (int)count, span};
-            downsample_rank_tile<W, rx, ry, tile, threads, listed>(task, t, read.base, &s);
+            downsample_rank_tile<W, square, tile, threads, listed>(task, t, read.base, &s);
         }
         if (first + tile < end) {
             __syncthreads();
@@ -213,51 +213,40 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
 
 // ---- launches: a step --------------------------------------------------------------------------
 
-template <typename W, int rx, int ry, int tile>
+template <typename W, bool square, int tile>
 SPIRA_API status downsample_tiles_launch(const device_info *gpu, const downsample_task<W> &task,
                                          unsigned blocks, cudaStream_t stream) {
-    SPIRA_TRY(kernel_launch(downsample_mark_kernel<W, rx, ry, tile>,
+    SPIRA_TRY(kernel_launch(downsample_mark_kernel<W, square, tile>,
                             {blocks, tile, stream, "downsample"}, task));
-    auto rank = downsample_rank_kernel<W, rx, ry, tile, tile, false>;
+    auto rank = downsample_rank_kernel<W, square, tile, tile, false>;
     unsigned threads = tile;
     if constexpr (tile * downsample_blocks_many >
                   downsample_small) {                  // smaller tiles never have that many blocks
         const int few = (tile * 5 / 8 + 31) / 32 * 32; // most tiles have no more heads
         const bool many = blocks > downsample_blocks_many;
-        rank = many ? downsample_rank_kernel<W, rx, ry, tile, few, true> : rank;
+        rank = many ? downsample_rank_kernel<W, square, tile, few, true> : rank;
         threads = many ? few : threads;
     }
     return kernel_launch(rank, {blocks, threads, stream, "downsample", gpu->programmatic}, task);
 }
 
-template <typename W, int rx, int ry>
-SPIRA_API status downsample_cells_launch(const device_info *gpu, const downsample_args<W> *a,
-                                         const downsample_marks &marks, cudaStream_t stream) {
+template <typename W>
+SPIRA_API status downsample_step_launch(const device_info *gpu, const downsample_args<W> *a,
+                                        const downsample_marks &marks, cudaStream_t stream) {
     const downsample_cut cut = downsample_cut_make(a->in.capacity);
     downsample_task<W> task = {};
-    task.grid = downsample_grid_make<W>(a->layout, downsample_from_of(a), a->stride, rx, ry);
+    task.grid = downsample_grid_make<W>(a->layout, downsample_from_of(a), a->stride);
     task.in = a->in;
     task.out = a->out;
     task.shift = cut.shift;
     task.marks = marks;
     task.trouble = a->trouble;
-    const unsigned blocks = (unsigned)cut.blocks;
-    return cut.tile == 256 ? downsample_tiles_launch<W, rx, ry, 256>(gpu, task, blocks, stream)
-                           : downsample_tiles_launch<W, rx, ry, 512>(gpu, task, blocks, stream);
-}
-
-template <typename W>
-SPIRA_API status downsample_step_launch(const device_info *gpu, const downsample_args<W> *a,
-                                        const downsample_marks &marks, cudaStream_t stream) {
-    const triple from = downsample_from_of(a), width = a->layout->width;
-    // A field without room for a second row or plane has one.
-    const bool x = a->stride.x > from.x && from.x < (int64_t)1 << width.x;
-    const bool y = a->stride.y > from.y && from.y < (int64_t)1 << width.y;
-    const auto launch = x && y ? downsample_cells_launch<W, 2, 2>
-                        : x    ? downsample_cells_launch<W, 2, 1>
-                        : y    ? downsample_cells_launch<W, 1, 2>
-                               : downsample_cells_launch<W, 1, 1>;
-    return launch(gpu, a, marks, stream);
+    const auto launch = task.grid.two_x && task.grid.two_y
+                            ? cut.tile == 256 ? downsample_tiles_launch<W, true, 256>
+                                              : downsample_tiles_launch<W, true, 512>
+                        : cut.tile == 256 ? downsample_tiles_launch<W, false, 256>
+                                          : downsample_tiles_launch<W, false, 512>;
+    return launch(gpu, task, (unsigned)cut.blocks, stream);
 }
 
 // ---- launches: a floor and a sort ---------------------------------------------------------------

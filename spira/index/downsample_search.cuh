@@ -4,7 +4,7 @@
 // the span of a tile.
 //
 // A place is where a word of the source is: a shared address in a window, an index in a set.
-// rx, ry: planes and rows of a cell, 1 or 2.
+// square: cells of two planes with two rows each, the common step; else the grid says.
 #ifndef SPIRA_INDEX_DOWNSAMPLE_SEARCH_CUH
 #define SPIRA_INDEX_DOWNSAMPLE_SEARCH_CUH
 
@@ -154,22 +154,23 @@ SPIRA_DEVICE bool downsample_there(const downsample_grid<W> &g, const S &source,
 }
 
 // Whether word i of the source is the first voxel of its cell.
-template <int rx, int ry, typename W, typename S>
+template <bool square, typename W, typename S>
 SPIRA_DEVICE bool downsample_head(const downsample_grid<W> &g, const S &source, int i) {
+    const bool two_x = square || g.two_x, two_y = square || g.two_y;
     const typename S::place from = downsample_place(source, i);
     const W word = downsample_word_at(source, from), cell = word & g.floor;
-    const bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y);
+    const bool x = two_x && (word & g.step_x), y = two_y && (word & g.step_y);
     const W own = cell + (x ? g.step_x : 0) + (y ? g.step_y : 0);
     bool there = i > 0 && downsample_word_at<-1>(source, from) >= own;
-    if (rx == 2) { // the rows of the lower plane
+    if (two_x) { // the rows of the lower plane
         const W key[2] = {cell, (W)(cell + g.step_y)};
         typename S::place at[2];
         downsample_find(source, from, false, key, at);
         const bool either = downsample_there(g, source, at[0], key[0]) ||
-                            (ry == 2 && downsample_there(g, source, at[1], key[1]));
+                            (two_y && downsample_there(g, source, at[1], key[1]));
         there = there || (x && either);
     }
-    if (ry == 2) { // the lower row of the own plane
+    if (two_y) { // the lower row of the own plane
         const W key[1] = {(W)(own - g.step_y)};
         typename S::place at[1];
         downsample_find_close(source, from, false, y && !there, key, at);
@@ -181,14 +182,15 @@ SPIRA_DEVICE bool downsample_head(const downsample_grid<W> &g, const S &source, 
 // The rank of head i's cell among all cells: the number of heads of cells with lower words. These
 // are the heads in front of the cell in its lower row, and those of the upper row and of the upper
 // plane that are in front of the cell there. Counted as downsample_before counts.
-template <int rx, int ry, typename W, typename S>
+template <bool square, typename W, typename S>
 SPIRA_DEVICE int downsample_rank(const downsample_grid<W> &g, const S &source, int i) {
+    const bool two_x = square || g.two_x, two_y = square || g.two_y;
     const typename S::place from = downsample_place(source, i);
     const W word = downsample_word_at(source, from), cell = word & g.floor;
-    const bool x = rx == 2 && (word & g.step_x), y = ry == 2 && (word & g.step_y);
+    const bool x = two_x && (word & g.step_x), y = two_y && (word & g.step_y);
     const W own = x ? cell + g.step_x : cell, other = x ? cell : cell + g.step_x;
     int rank = downsample_before(source, from);
-    if (rx == 2) {
+    if (two_x) {
         // The start of the upper plane; in the other plane, the cell's place in its lower row, and
         // the start of its upper row and the cell's place there.
         const W away = other + g.step_y;
@@ -196,11 +198,11 @@ SPIRA_DEVICE int downsample_rank(const downsample_grid<W> &g, const S &source, i
         typename S::place at[4];
         downsample_find(source, from, !x, key, at);
         rank += downsample_before(source, at[1]) - downsample_before(source, at[0]);
-        if (ry == 2) {
+        if (two_y) {
             rank += downsample_before(source, at[3]) - downsample_before(source, at[2]);
         }
     }
-    if (ry == 2) {
+    if (two_y) {
         // In the own plane: the start of the upper row and the cell's place there; or, if the word
         // is in the upper row, the cell's place in the lower row and the start of the upper one.
         const W up = own + g.step_y, row = up & g.row;

@@ -40,9 +40,10 @@ SPIRA_DEVICE bool downsample_fits(const downsample_grid<W> &g, uint32_t distance
 
 template <typename W>
 SPIRA_DEVICE downsample_grid<uint32_t> downsample_grid_near(const downsample_grid<W> &g) {
-    return {(uint32_t)g.floor,  (uint32_t)g.row,    (uint32_t)g.plane,
-            (uint32_t)g.step_x, (uint32_t)g.step_y, (uint32_t)g.span,
-            (uint32_t)g.group,  (uint32_t)g.reach,  0};
+    const auto floor = (uint32_t)g.floor, row = (uint32_t)g.row, plane = (uint32_t)g.plane;
+    const auto step_x = (uint32_t)g.step_x, step_y = (uint32_t)g.step_y;
+    const auto span = (uint32_t)g.span, group = (uint32_t)g.group, reach = (uint32_t)g.reach;
+    return {floor, row, plane, step_x, step_y, span, group, reach, 0, g.two_x, g.two_y};
 }
 
 // ---- filling windows ----------------------------------------------------------------------------
