@@ -34,7 +34,16 @@ SPIRA_API status choose_largest(const choose_largest_args<W> *args, void *scratc
     choose_scratch s;
     SPIRA_TRY(workspace_open(scratch, scratch_bytes,
                              [&](workspace *w) { choose_carve(w, args->set.capacity, &s); }));
-    return choose_largest_launch<W, format>(args, s, stream);
+    const int bits = 33 + args->layout->width_batch;
+    const launch_config as = {(unsigned)ceil_div(args->set.capacity, choose_threads),
+                              choose_threads, stream, "choose_largest"};
+    uint64_t *const key = radix_input(&s.radix, s.sorted, 0, bits);
+    SPIRA_TRY(numeric_dispatch<format>(args->type, [&](auto tag) {
+        return kernel_launch(choose_key_kernel<W, typename decltype(tag)::element>, as, *args,
+                             *args->layout, (uint64_t)1 << (bits - 1), key);
+    }));
+    SPIRA_TRY(radix_sort<true>(&s.radix, s.sorted, s.order, 0, bits, stream));
+    return kernel_launch(choose_mark_kernel<W>, as, *args, s);
 }
 
 // Chooses the voxels that another set has (an intersection), or lacks (a difference). Unions:

@@ -39,7 +39,15 @@ SPIRA_API status curve_order(const curve_args<W> *args, void *scratch, size_t sc
     curve_scratch s;
     SPIRA_TRY(workspace_open(scratch, scratch_bytes,
                              [&](workspace *w) { curve_carve(w, args->set.capacity, &s); }));
-    return curve_launch(args, s, stream);
+    const int bits = curve_bits(args->layout, args->depth);
+    const unsigned blocks = (unsigned)ceil_div(args->set.capacity, curve_threads);
+    SPIRA_TRY(kernel_launch(curve_code_kernel<W>, {blocks, curve_threads, stream, "curve_order"},
+                            *args, *args->layout, (uint64_t)1 << bits,
+                            radix_input(&s.radix, s.sorted, 0, bits + 1)));
+    SPIRA_TRY(radix_sort<true>(&s.radix, s.sorted, args->order, 0, bits + 1, stream));
+    return args->rank ? kernel_launch(curve_rank_kernel<W>,
+                                      {blocks, curve_threads, stream, "curve_order"}, *args)
+                      : status_success();
 }
 
 } // namespace spira

@@ -48,7 +48,20 @@ SPIRA_API status join(const join_args<W> *args, void *scratch, size_t scratch_by
     join_scratch<W> s;
     SPIRA_TRY(workspace_open(scratch, scratch_bytes,
                              [&](workspace *w) { join_carve(w, args, total, &s); }));
-    return join_launch(args, total, s, stream);
+    const join_task<W> task = join_task_make(args, total);
+    const unsigned blocks = (unsigned)ceil_div(total, join_threads);
+    if (join_sorts(args->axis)) {
+        const int bits = word_bits(args->layout);
+        SPIRA_TRY(kernel_launch(join_words_kernel<W>, {blocks, join_threads, stream, "join"}, task,
+                                radix_input(&s.radix, s.sorted, 0, bits)));
+        SPIRA_TRY(radix_sort<true>(&s.radix, s.sorted, args->rows.order, 0, bits, stream));
+    } else {
+        SPIRA_TRY(kernel_launch(join_merge_kernel<W>, {blocks, join_threads, stream, "join"}, task,
+                                s.sorted, args->rows.order));
+    }
+    const voxel_rows rows = {s.voxel, args->rows.order, args->rows.begin};
+    return unique_launch<W>({s.sorted, total, s.heads, args->out, rows, false, args->trouble},
+                            stream);
 }
 
 // The features of a joined set: sums over the source rows of each voxel.

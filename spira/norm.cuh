@@ -21,8 +21,18 @@ namespace spira {
 template <numeric format = numeric_any>
 SPIRA_API status norm(const norm_args *args, cudaStream_t stream) {
     SPIRA_TRY(norm_check(args));
+    const int lanes = norm_row_lanes(args->channels);
+    const bool wide = args->channels % norm_group == 0 && wide_aligned(args->in, 16) &&
+                      wide_aligned(args->out, 16) && wide_aligned(args->residual, 16);
+    const int64_t blocks = ceil_div((int64_t)args->capacity * lanes, norm_threads);
+    const int64_t held = ceil_div(args->channels, lanes * norm_group);
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return norm_launch<typename decltype(tag)::element>(args, stream);
+        typedef typename decltype(tag)::element E;
+        void (*const kernel)(const norm_args, int, bool) = held <= 1   ? norm_kernel<E, 1>
+                                                           : held <= 4 ? norm_kernel<E, 4>
+                                                                       : norm_kernel<E, 16>;
+        return kernel_launch(kernel, {(unsigned)blocks, norm_threads, stream, "norm"}, *args, lanes,
+                             wide);
     });
 }
 

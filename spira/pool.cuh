@@ -39,7 +39,8 @@ SPIRA_API status pool_global(const pool_global_args<W> *args, void *scratch, siz
     SPIRA_TRY(pool_global_check(args));
     SPIRA_TRY(pool_global_carve(args, scratch, scratch_bytes, &places));
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return pool_global_launch<typename decltype(tag)::element>(*args, places, stream);
+        typedef typename decltype(tag)::element E;
+        return pool_global_reduce<E>(pool_join_kernel<W, E>, *args, places, true, stream);
     });
 }
 
@@ -78,8 +79,15 @@ SPIRA_API status pool_global_grad(const pool_global_grad_args<W> *args, void *sc
     pool_global_places places;
     SPIRA_TRY(pool_global_grad_check(args));
     SPIRA_TRY(pool_global_carve(args, scratch, scratch_bytes, &places));
+    const bool max = args->kind == pool_max;
+    const int64_t blocks =
+        ceil_div((int64_t)args->set.capacity * args->channels, pool_global_threads);
+    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "set.capacity * channels", blocks);
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return pool_global_grad_launch<typename decltype(tag)::element>(*args, places, stream);
+        typedef typename decltype(tag)::element E;
+        SPIRA_TRY(pool_global_reduce<E>(pool_winner_kernel<W, E>, *args, places, max, stream));
+        return pool_global_start(pool_global_grad_kernel<W, E>, (unsigned)blocks, *args, places,
+                                 stream);
     });
 }
 

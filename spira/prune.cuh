@@ -38,7 +38,16 @@ SPIRA_API status prune(const prune_args<W> *args, void *scratch, size_t scratch_
     prune_scratch s;
     SPIRA_TRY(workspace_open(scratch, scratch_bytes,
                              [&](workspace *w) { prune_carve(w, args->in.capacity, &s); }));
-    return prune_launch<W, format>(args, s, stream);
+    const prune_task<W> task = {*args, s};
+    const int32_t tiles = choice_tiles(args->in.capacity);
+    SPIRA_TRY(choice_dispatch<format>(args->choice, [&](auto element) {
+        return kernel_launch(prune_mark_kernel<W, decltype(element)>,
+                             {(unsigned)tiles, choice_tile, stream, "prune"}, task);
+    }));
+    SPIRA_TRY(
+        kernel_launch(choice_scan_kernel<>, {1, map_scan_threads, stream, "prune"}, s.sums, tiles));
+    const unsigned blocks = choice_blocks(args->in.capacity, args->out.capacity);
+    return kernel_launch(prune_write_kernel<W>, {blocks, choice_tile, stream, "prune"}, task);
 }
 
 } // namespace spira

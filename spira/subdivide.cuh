@@ -44,7 +44,19 @@ SPIRA_API status subdivide(const subdivide_args<W> *args, void *scratch, size_t 
     subdivide_scratch s;
     SPIRA_TRY(workspace_open(scratch, scratch_bytes,
                              [&](workspace *w) { subdivide_carve(w, args->in.capacity, &s); }));
-    return subdivide_launch<W, format>(args, s, stream);
+    const bool wide = wide_aligned(args->choice.scores, 16);
+    const subdivide_task<W> task = {*args, *args->layout, subdivide_half(args->stride), s, wide};
+    const int32_t tiles = choice_tiles(args->in.capacity);
+    SPIRA_TRY(choice_dispatch<format>(args->choice, [&](auto element) {
+        return kernel_launch(subdivide_mark_kernel<W, decltype(element)>,
+                             {(unsigned)tiles, choice_tile, stream, "subdivide"}, task);
+    }));
+    SPIRA_TRY(kernel_launch(choice_scan_kernel<>,
+                            {subdivide_kinds, map_scan_threads, stream, "subdivide"}, s.sums,
+                            tiles));
+    const unsigned blocks = choice_blocks(args->in.capacity, args->out.capacity);
+    return kernel_launch(subdivide_place_kernel<W>, {blocks, choice_tile, stream, "subdivide"},
+                         task);
 }
 
 } // namespace spira

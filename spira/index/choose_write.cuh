@@ -74,21 +74,6 @@ SPIRA_KERNEL void __launch_bounds__(choose_threads)
     }
 }
 
-template <typename W, numeric format>
-SPIRA_API status choose_largest_launch(const choose_largest_args<W> *a, const choose_scratch &s,
-                                       cudaStream_t stream) {
-    const int bits = 33 + a->layout->width_batch;
-    const launch_config as = {(unsigned)ceil_div(a->set.capacity, choose_threads), choose_threads,
-                              stream, "choose_largest"};
-    uint64_t *const key = radix_input(&s.radix, s.sorted, 0, bits);
-    SPIRA_TRY(numeric_dispatch<format>(a->type, [&](auto tag) {
-        return kernel_launch(choose_key_kernel<W, typename decltype(tag)::element>, as, *a,
-                             *a->layout, (uint64_t)1 << (bits - 1), key);
-    }));
-    SPIRA_TRY(radix_sort<true>(&s.radix, s.sorted, s.order, 0, bits, stream));
-    return kernel_launch(choose_mark_kernel<W>, as, *a, s);
-}
-
 } // namespace spira
 
 #endif

@@ -54,19 +54,6 @@ SPIRA_KERNEL void __launch_bounds__(curve_threads)
     }
 }
 
-template <typename W>
-SPIRA_API status curve_launch(const curve_args<W> *a, const curve_scratch &s, cudaStream_t stream) {
-    const int bits = curve_bits(a->layout, a->depth);
-    const unsigned blocks = (unsigned)ceil_div(a->set.capacity, curve_threads);
-    SPIRA_TRY(kernel_launch(curve_code_kernel<W>, {blocks, curve_threads, stream, "curve_order"},
-                            *a, *a->layout, (uint64_t)1 << bits,
-                            radix_input(&s.radix, s.sorted, 0, bits + 1)));
-    SPIRA_TRY(radix_sort<true>(&s.radix, s.sorted, a->order, 0, bits + 1, stream));
-    return a->rank ? kernel_launch(curve_rank_kernel<W>,
-                                   {blocks, curve_threads, stream, "curve_order"}, *a)
-                   : status_success();
-}
-
 } // namespace spira
 
 #endif

@@ -151,24 +151,6 @@ SPIRA_API void join_carve(workspace *w, const join_args<W> *a, int32_t total, jo
     }
 }
 
-template <typename W>
-SPIRA_API status join_launch(const join_args<W> *a, int32_t total, const join_scratch<W> &s,
-                             cudaStream_t stream) {
-    const join_task<W> task = join_task_make(a, total);
-    const unsigned blocks = (unsigned)ceil_div(total, join_threads);
-    if (join_sorts(a->axis)) {
-        const int bits = word_bits(a->layout);
-        SPIRA_TRY(kernel_launch(join_words_kernel<W>, {blocks, join_threads, stream, "join"}, task,
-                                radix_input(&s.radix, s.sorted, 0, bits)));
-        SPIRA_TRY(radix_sort<true>(&s.radix, s.sorted, a->rows.order, 0, bits, stream));
-    } else {
-        SPIRA_TRY(kernel_launch(join_merge_kernel<W>, {blocks, join_threads, stream, "join"}, task,
-                                s.sorted, a->rows.order));
-    }
-    const voxel_rows rows = {s.voxel, a->rows.order, a->rows.begin};
-    return unique_launch<W>({s.sorted, total, s.heads, a->out, rows, false, a->trouble}, stream);
-}
-
 } // namespace spira
 
 #endif

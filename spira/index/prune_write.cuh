@@ -80,21 +80,6 @@ SPIRA_KERNEL void __launch_bounds__(choice_tile)
     }
 }
 
-template <typename W, numeric format>
-SPIRA_API status prune_launch(const prune_args<W> *args, const prune_scratch &s,
-                              cudaStream_t stream) {
-    const prune_task<W> task = {*args, s};
-    const int32_t tiles = choice_tiles(args->in.capacity);
-    SPIRA_TRY(choice_dispatch<format>(args->choice, [&](auto element) {
-        return kernel_launch(prune_mark_kernel<W, decltype(element)>,
-                             {(unsigned)tiles, choice_tile, stream, "prune"}, task);
-    }));
-    SPIRA_TRY(
-        kernel_launch(choice_scan_kernel<>, {1, map_scan_threads, stream, "prune"}, s.sums, tiles));
-    const unsigned blocks = choice_blocks(args->in.capacity, args->out.capacity);
-    return kernel_launch(prune_write_kernel<W>, {blocks, choice_tile, stream, "prune"}, task);
-}
-
 } // namespace spira
 
 #endif

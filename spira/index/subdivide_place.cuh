@@ -193,24 +193,6 @@ SPIRA_KERNEL void __launch_bounds__(choice_tile)
     }
 }
 
-template <typename W, numeric format>
-SPIRA_API status subdivide_launch(const subdivide_args<W> *args, const subdivide_scratch &s,
-                                  cudaStream_t stream) {
-    const bool wide = wide_aligned(args->choice.scores, 16);
-    const subdivide_task<W> task = {*args, *args->layout, subdivide_half(args->stride), s, wide};
-    const int32_t tiles = choice_tiles(args->in.capacity);
-    SPIRA_TRY(choice_dispatch<format>(args->choice, [&](auto element) {
-        return kernel_launch(subdivide_mark_kernel<W, decltype(element)>,
-                             {(unsigned)tiles, choice_tile, stream, "subdivide"}, task);
-    }));
-    SPIRA_TRY(kernel_launch(choice_scan_kernel<>,
-                            {subdivide_kinds, map_scan_threads, stream, "subdivide"}, s.sums,
-                            tiles));
-    const unsigned blocks = choice_blocks(args->in.capacity, args->out.capacity);
-    return kernel_launch(subdivide_place_kernel<W>, {blocks, choice_tile, stream, "subdivide"},
-                         task);
-}
-
 } // namespace spira
 
 #endif

@@ -77,19 +77,6 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
     }
 }
 
-template <typename E>
-SPIRA_API status norm_launch(const norm_args *a, cudaStream_t stream) {
-    const int lanes = norm_row_lanes(a->channels);
-    const bool wide = a->channels % norm_group == 0 && wide_aligned(a->in, 16) &&
-                      wide_aligned(a->out, 16) && wide_aligned(a->residual, 16);
-    const int64_t blocks = ceil_div((int64_t)a->capacity * lanes, norm_threads);
-    const int64_t held = ceil_div(a->channels, lanes * norm_group);
-    void (*const kernel)(const norm_args, int, bool) = held <= 1   ? norm_kernel<E, 1>
-                                                       : held <= 4 ? norm_kernel<E, 4>
-                                                                   : norm_kernel<E, 16>;
-    return kernel_launch(kernel, {(unsigned)blocks, norm_threads, stream, "norm"}, *a, lanes, wide);
-}
-
 } // namespace spira
 
 #endif

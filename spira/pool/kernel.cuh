@@ -220,21 +220,6 @@ SPIRA_API status pool_global_reduce(void (*join)(A, word_layout, pool_global_pla
     return pool_global_start(join, dim3(columns, batches), a, p, stream);
 }
 
-template <typename E, typename W>
-SPIRA_API status pool_global_launch(const pool_global_args<W> &a, const pool_global_places &p,
-                                    cudaStream_t stream) {
-    return pool_global_reduce<E>(pool_join_kernel<W, E>, a, p, true, stream);
-}
-
-template <typename E, typename W>
-SPIRA_API status pool_global_grad_launch(const pool_global_grad_args<W> &a,
-                                         const pool_global_places &p, cudaStream_t stream) {
-    const int64_t blocks = ceil_div((int64_t)a.set.capacity * a.channels, pool_global_threads);
-    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "set.capacity * channels", blocks);
-    SPIRA_TRY(pool_global_reduce<E>(pool_winner_kernel<W, E>, a, p, a.kind == pool_max, stream));
-    return pool_global_start(pool_global_grad_kernel<W, E>, (unsigned)blocks, a, p, stream);
-}
-
 // ---- local pooling ------------------------------------------------------------------------------
 // A thread for each element.
 
