@@ -23,8 +23,6 @@ SPIRA_API status choose_largest_workspace(const choose_largest_args<W> *args, si
 //          set are chosen. NaN is never chosen
 //          args.trouble: device_flag_not_finite with the first row whose score is NaN;
 //          device_flag_capacity with a count above the capacity
-// errors   null or misaligned pointers; sizes; a workspace that is too small
-// scratch  choose_largest_workspace bytes, aligned to 256
 // Asynchronous, deterministic, equal to choose_largest_host.
 // cost     a radix sort of 33 bits and those of the batch: nine launches for one batch element
 template <typename W, numeric format = numeric_any>
@@ -52,7 +50,6 @@ SPIRA_API status choose_largest(const choose_largest_args<W> *args, void *scratc
 // inputs   args: see choose_members_args
 // outputs  args.mask: of each voxel of `set` up to the count
 //          args.trouble: device_flag_capacity with a count above its capacity
-// errors   null or misaligned pointers; sizes
 // Asynchronous, deterministic, equal to choose_members_host.
 // cost     one launch; a binary search for each voxel
 template <typename W>

@@ -152,10 +152,9 @@ SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_s
 //
 // inputs   args: see conv_grad_weight_args. Pairs with a negative row, pairs of outputs from *count
 //          on, and pairs from pairs.capacity on, are skipped
-//          scratch: conv_grad_weight_workspace, aligned to 256
 // outputs  args->weight_grad, all of it: 0 for an offset without pairs; args->bias_grad, the same
 //          bits as those of conv_grad_bias
-// errors   null pointers, sizes, alignment, a half map of an even volume, scratch that is too small
+// errors   a half map of an even volume
 // Asynchronous; two launches, three with a bias gradient. Products of fp16 and bf16 are exact, tf32
 // rounds the features to 10 bits of fraction; sums are fp32. Bit-identical from run to run: the
 // order of the additions depends on the pairs, the shape and the device_info, not on the
@@ -196,9 +195,8 @@ SPIRA_API status conv_grad_bias_workspace(int cout, size_t *bytes) {
 // The bias gradient by itself. conv_grad_weight computes it beside the weight gradient, in less
 // time.
 //
-// inputs   args: see conv_grad_bias_args; scratch: conv_grad_bias_workspace, aligned to 256
+// inputs   args: see conv_grad_bias_args
 // outputs  args->bias_grad
-// errors   null pointers, sizes, alignment, scratch that is too small
 // Asynchronous; two launches. Bit-identical from run to run and on every GPU: the order of the
 // additions depends on the number of rows alone.
 template <numeric format = numeric_any>

@@ -190,11 +190,9 @@ SPIRA_API status conv_hybrid_workspace(const conv_hybrid_args *args, size_t *byt
 //
 // inputs   args: see conv_hybrid_args. The map has the columns of map_forms.os, and the lists are
 //          those that map_build_lists makes with it; both with args->threshold
-//          scratch: the bytes of conv_hybrid_workspace, aligned to 256
 // outputs  args->out; rows from *count on are not written. The residual may be `out` itself, the
 //          inputs may not
-// errors   null pointers, sizes, alignment, a volume that is not the kernel's, a threshold below 0,
-//          a map of another volume or form, scratch; nothing is launched then
+// errors   a volume that is not the kernel's, a threshold below 0, a map of another volume or form
 // Asynchronous. Sums are fp32 and are rounded once. In order, or with all offsets dense,
 // bit-identical from run to run; see `conv` for what else may change the bits. Otherwise the sparse
 // offsets are added in no fixed order.

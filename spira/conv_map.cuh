@@ -82,8 +82,7 @@ SPIRA_API status conv_map_bytes(const device_info *gpu, const conv_map_request<W
 //          request.trouble: a count above its capacity (device_flag_capacity); a coordinate that
 //          is not a multiple of the kernel's stride (device_flag_lattice): pairs behind it may be
 //          missing. A 1x1x1 kernel of a set onto itself has no map, and so reports nothing
-// errors   null pointers, sizes, alignment, a kernel beyond the layout's margin, memory that is too
-//          small
+// errors   a kernel beyond the layout's margin
 // Asynchronous, deterministic; up to five launches. Nothing is read back.
 template <typename W>
 SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W> *request,

@@ -129,14 +129,12 @@ SPIRA_API status conv_pairs_workspace(const conv_pairs_args *args, size_t *bytes
 //          pairs_sides_both or pairs_sides_centre each input, too: the lists of map_build_lists
 //          are so. Pairs of outputs from *count on, and pairs from pairs.capacity on, are skipped.
 //          Lists whose begins fall are taken as empty, all of them.
-//          scratch: the bytes of conv_pairs_workspace, aligned to 256
 // outputs  args->out or, with to_sums, args->sums; rows from *count on are not written. The residual
 //          may be `out` itself, the inputs may not. Without to_sums, `sums` holds unspecified
 //          values afterwards
 // sums     to_sums lets a later call accumulate onto the sums: `conv` (conv_args.sums), or this
 //          function with from_sums. conv_hybrid (conv_hybrid.cuh) does it
-// errors   null pointers, sizes, alignment, a half map of an even volume, from_sums or to_sums
-//          without sums, a workspace that is too small
+// errors   a half map of an even volume, from_sums or to_sums without sums
 // Asynchronous. Sums are fp32 and are rounded once; subnormal sums become zero. In order:
 // deterministic; the bits depend neither on the capacity nor on the number of multiprocessors.
 // Otherwise: no fixed order of additions; three launches, two with to_sums.

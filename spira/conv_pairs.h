@@ -64,7 +64,7 @@ struct conv_pairs_host_args {
 // float or double. Rows that are negative, and outputs from `outputs` on, are skipped.
 //
 // outputs  sum [outputs, cout]: accumulated onto
-// errors   null pointers, sizes, a half map of an even volume
+// errors   a half map of an even volume
 // The order of the additions is fixed: offsets ascending, channels ascending.
 template <typename Sum>
 SPIRA_API status conv_pairs_host(const conv_pairs_host_args *a, Sum *sum) {

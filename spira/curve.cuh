@@ -27,9 +27,7 @@ SPIRA_API status curve_order_workspace(const curve_args<W> *args, size_t *bytes)
 //          args.trouble: device_flag_range with the first voxel whose cell is off the curve (it is
 //          moved to the nearest cell that is on it); device_flag_capacity with a count above the
 //          capacity
-// errors   null or misaligned pointers; sizes; codes of more than 63 bits; a workspace that is too
-//          small
-// scratch  curve_order_workspace bytes, aligned to 256
+// errors   codes of more than 63 bits
 // Asynchronous, deterministic, equal to curve_order_host.
 // cost     a radix sort: two launches and one for each eight bits of the codes; one more for ranks
 template <typename W>

@@ -55,8 +55,8 @@ SPIRA_API status dense_launch(const device_info *gpu, const dense_task<W> &task,
 //          args.trouble: with the first voxel that is left out, device_flag_lattice if it lies
 //          between the points of the grid; device_flag_range if it is outside of the layout, beyond
 //          the grid's ends or beyond the batch. A count of the set above its capacity
-// errors   null or misaligned pointers; sizes; a grid whose last coordinate is no int; out_type
-//          tf32; channels last with a depth above dense_depth_max; 2^31 or more thread blocks
+// errors   a grid whose last coordinate is no int; out_type tf32; channels last with a depth above
+//          dense_depth_max; 2^31 or more thread blocks
 // Asynchronous, deterministic, equal to dense_host (a NaN may have other bits where it changes its
 // format).
 // cost     one launch, no scratch. It writes each element of the map once and reads each row once.

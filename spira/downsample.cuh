@@ -34,9 +34,7 @@ SPIRA_API status downsample_workspace(voxel_set<W> in, int32_t out_capacity, siz
 //          args.trouble: device_flag_lattice with the first voxel that is off the lattice of
 //          `from`: it is left out if x or y is no multiple, else floored as any other;
 //          device_flag_capacity with a count of `in` or a number of outputs above the capacity
-// errors   null or misaligned pointers, sizes, a stride beyond the layout's, a `from` that does not
-//          divide it, a workspace that is too small
-// scratch  downsample_workspace bytes, aligned to 256
+// errors   a stride beyond the layout's, a `from` that does not divide it
 // Asynchronous, deterministic, equal to downsample_host.
 // cost     a step: two kernels, with up to three and six binary searches a voxel in shared memory,
 //          or in the set where planes are too long for it. Any other: a radix sort of the bits that

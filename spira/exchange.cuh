@@ -16,7 +16,6 @@ namespace spira {
 // outputs  to: the arrays of an engine, which must not overlap pairs; of lists that follow one
 //          another, entries behind the last pair are not written
 //          trouble: a list longer than `stride` is cut off; `needed` is the length of the longest
-// errors   null or misaligned pointers, sizes
 // Asynchronous, deterministic, equal to exchange_host. No scratch.
 // cost     reads 8 bytes a pair; writes as many, or 8 * volume * stride; one launch
 SPIRA_LAUNCHER status exchange(const map_lists *pairs, const exchange_lists *to,

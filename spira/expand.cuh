@@ -33,10 +33,8 @@ SPIRA_API status expand_workspace(const expand_args<W> *args, size_t *bytes) {
 //          points of the rule's grid; device_flag_range if it is beyond the grid's ends, of no
 //          batch of the layout, or touches an output outside of the layout. Such voxels or outputs
 //          are left out. device_flag_capacity: a count of `in` or of outputs above the capacity
-// errors   null or misaligned pointers, sizes, a transposed kernel, a ratio, padding or extent that
-//          is not allowed, 2^30 or more outputs that inputs may touch, a workspace that is too
-//          small
-// scratch  expand_workspace bytes, aligned to 256
+// errors   a transposed kernel, a ratio, padding or extent that is not allowed, 2^30 or more
+//          outputs that inputs may touch
 // Asynchronous, deterministic, equal to expand_host.
 // cost     one input touches up to the product over the axes of ceil(size / period) outputs, where
 //          period = ratio / gcd(ratio, dilation): 8 for size 3 and ratio 2. Their bits are set in a

@@ -126,7 +126,7 @@ SPIRA_API status expand_axes_make(const kernel_shape *kernel, const expand_rule 
 
 // The grid of a layer's outputs: expand_rule.grid of the next layer of this kind.
 //
-// errors   null pointers; sizes; an extent that is smaller than the kernel even with padding
+// errors   an extent that is smaller than the kernel even with padding
 SPIRA_API status expand_out(const kernel_shape *kernel, const expand_rule *rule, expand_grid *out) {
     SPIRA_REQUIRE(out, status_null_pointer, "out", 0);
     expand_axes a;

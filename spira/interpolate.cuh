@@ -16,7 +16,7 @@ namespace spira {
 //          args.trouble: device_flag_not_finite with the first point that is not finite,
 //          device_flag_range with the first one of a batch index that there is not (neither has
 //          voxels); a count of the set above its capacity
-// errors   null or misaligned pointers; sizes; weights for interpolate_nearest
+// errors   weights for interpolate_nearest
 // Asynchronous, deterministic, equal to interpolate_find_host. Nothing may overlap.
 // cost     one launch, no scratch; a binary search of the set for each voxel around a point
 template <typename W>

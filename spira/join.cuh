@@ -33,9 +33,7 @@ SPIRA_API status join_workspace(const join_args<W> *args, size_t *bytes) {
 //          rest is unspecified
 //          args.trouble: the count of a set above its capacity; the number of voxels, if it is
 //          above out.capacity. Voxels that do not fit are left out
-// errors   null or misaligned pointers; sizes; 2^30 or more source rows; `at` outside of the
-//          layout; `out` that is one of the sets; a workspace that is too small
-// scratch  join_workspace bytes, aligned to 256
+// errors   2^30 or more source rows; `at` outside of the layout; `out` that is one of the sets
 // Asynchronous, deterministic, equal to join_host. Nothing may overlap.
 // cost     three small kernels; a binary search of each other set for each source row. Where x or y
 //          is dropped, a radix sort of the words with their rows instead of the search
@@ -70,7 +68,7 @@ SPIRA_API status join(const join_args<W> *args, void *scratch, size_t scratch_by
 //          compiled; int8 only where it is named
 // outputs  args.out [count, channels]: sums in fp32, in the order of the rows (join.h), rounded
 //          once. Rows from the count on are not written
-// errors   null or misaligned pointers; sizes; `out` that is one of `in`
+// errors   `out` that is one of `in`
 // Asynchronous, deterministic, equal to join_sum_host (a NaN may have other bits).
 // cost     one launch, no scratch; it reads each source row once. Reads and writes are widest if
 //          channels is a multiple of 8 and the arrays are aligned to 16 bytes
@@ -99,7 +97,7 @@ SPIRA_API status join_sum(const device_info *gpu, const join_sum_args *args, cud
 // inputs   `format` as in join_sum; args: see join_sum_grad_args; arrays in device memory; rows and count of `join`
 // outputs  args.in_grad, all rows of each set that is wanted: the gradient of the row's voxel; 0 for
 //          a row that has none (beyond its set's count, or the result's capacity)
-// errors   null or misaligned pointers; sizes; an in_grad that is out_grad; no set that is wanted
+// errors   an in_grad that is out_grad; no set that is wanted
 // Asynchronous, deterministic, equal to join_sum_grad_host; a memset for each set, and one launch.
 template <numeric format = numeric_any>
 SPIRA_API status join_sum_grad(const join_sum_grad_args *args, cudaStream_t stream) {

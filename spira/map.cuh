@@ -113,7 +113,7 @@ SPIRA_API status map_build_forms(const word_layout *layout, const kernel_shape *
 //          source, outputs: sorted sets; the same set for a submanifold layer, any two otherwise
 // outputs  map [outputs.capacity, volume]: source positions or -1; rows from *outputs.count on are
 //          not written
-// errors   null pointers, sizes, a kernel that reaches beyond the layout's margin
+// errors   a kernel that reaches beyond the layout's margin
 // Asynchronous, deterministic, equal to map_build_host. No scratch.
 // cost     writes the map; reads the words about size.x + 1 times, from L2
 template <typename W>

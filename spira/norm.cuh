@@ -12,7 +12,7 @@ namespace spira {
 // inputs   args: see norm_args. `format` is the only format that is compiled
 // outputs  args.out [count, channels]. Rows from the count on are not written; a count above the
 //          capacity is clamped
-// errors   null or misaligned pointers; sizes; an epsilon that is not above 0
+// errors   an epsilon that is not above 0
 // Asynchronous, deterministic, equal to norm_host (a NaN may have other bits; silu and gelu differ
 // by the rounding of exp and erf). A NaN or an infinity stays in its
 // row.

@@ -39,11 +39,8 @@ SPIRA_API status order_workspace(const order_request *request, int maps, size_t 
 //          made the maps. That kernel was launched without `programmatic`, or releases its
 //          dependents only after it has waited (pdl_wait). Then the first launch is programmatic
 //          where the device can (base/launch.cuh), as the others are in any case
-//          scratch: the bytes of order_workspace, aligned to 256
 // outputs  the layout of each request: all row groups of its capacity; those past the count have
 //          rows of -1 and no offsets. Layouts must not overlap each other, a map or the scratch
-// errors   null or misaligned pointers, sizes, a layout or scratch that is too small; then nothing
-//          is launched
 // Asynchronous, three to five launches; deterministic, the same bytes as order_build_host.
 // cost     reads a map twice; of a compact map, first the `has` words, then the records. Writes 256
 //          bytes for each offset of each row group. Writes and reads 16 bytes for each output

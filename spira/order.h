@@ -272,10 +272,8 @@ SPIRA_API status order_host_workspace(int32_t capacity, size_t *bytes) {
 // bytes.
 //
 // inputs   request: with a map, in host memory; its compact form is not read
-//          scratch: the bytes of order_host_workspace, aligned to 256
 // outputs  request->layout: all row groups of the capacity; those past the count have rows of -1 and
 //          no offsets
-// errors   null or misaligned pointers, sizes, a layout or scratch that is too small
 // Deterministic.
 SPIRA_API status order_build_host(const order_request *request, void *scratch,
                                   size_t scratch_bytes) {

@@ -12,7 +12,6 @@ namespace spira {
 //
 // inputs   args: see pool_args; arrays in device memory
 // outputs  args->out: 0 where there is no source; rows from the count on are not written
-// errors   null or misaligned pointers, sizes
 // Asynchronous, deterministic, equal to pool_host; one launch.
 template <numeric format = numeric_any>
 SPIRA_API status pool(const pool_args *args, cudaStream_t stream) {
@@ -28,9 +27,8 @@ SPIRA_API status pool(const pool_args *args, cudaStream_t stream) {
 // Global max or average pooling: one row for each batch index.
 //
 // inputs   args: see pool_global_args; arrays in device memory
-//          scratch: the bytes of pool_global_workspace, aligned to 256
 // outputs  args->out: 0 for a batch index without voxels
-// errors   null or misaligned pointers, sizes, more than 65535 batch indices, scratch
+// errors   more than 65535 batch indices
 // Asynchronous, deterministic: partial sums in fp32, joined in order; two launches.
 template <typename W, numeric format = numeric_any>
 SPIRA_API status pool_global(const pool_global_args<W> *args, void *scratch, size_t scratch_bytes,
@@ -51,7 +49,6 @@ SPIRA_API status pool_global(const pool_global_args<W> *args, void *scratch, siz
 // inputs   args: see pool_grad_args; arrays in device memory
 // outputs  args->in_grad: fp32 sums in the order of the offsets, rounded once; 0 for an input
 //          without outputs. Rows from the count on are not written
-// errors   null or misaligned pointers, sizes
 // Asynchronous, deterministic, equal to pool_grad_host; one launch, no scratch, no atomics.
 // cost     for each pair and channel, `volume` entries of the map; of a maximum, also the
 //          sources of the pair's output
@@ -69,9 +66,7 @@ SPIRA_API status pool_grad(const pool_grad_args *args, cudaStream_t stream) {
 // The gradient of `pool_global`.
 //
 // inputs   args: see pool_global_grad_args; arrays in device memory
-//          scratch: the bytes of pool_global_workspace, aligned to 256
 // outputs  args->in_grad, rounded once; rows from the count on are not written
-// errors   null or misaligned pointers, sizes, scratch that is too small
 // Asynchronous, deterministic, equal to pool_global_grad_host; two launches, three of a maximum.
 template <typename W, numeric format = numeric_any>
 SPIRA_API status pool_global_grad(const pool_global_grad_args<W> *args, void *scratch,

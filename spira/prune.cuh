@@ -26,9 +26,7 @@ SPIRA_API status prune_workspace(const prune_args<W> *args, size_t *bytes) {
 //          args.trouble: device_flag_not_finite with the first row whose score is NaN;
 //          device_flag_capacity with a count of `in` or a number of voxels above the capacity.
 //          Voxels that do not fit are left out
-// errors   null or misaligned pointers; sizes; a mask with members of scores; `out` that is `in`; a
-//          workspace that is too small
-// scratch  prune_workspace bytes, aligned to 256
+// errors   a mask with members of scores; `out` that is `in`
 // Asynchronous, deterministic, equal to prune_host.
 // cost     three small kernels; each row is read once
 template <typename W, numeric format = numeric_any>

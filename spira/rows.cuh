@@ -14,7 +14,7 @@ namespace spira {
 // inputs   args: see row_gather_args. `format` is the only format that is compiled
 // outputs  args.out [count, channels * repeat]: copies, bit for bit. Rows from the count on are not
 //          written; a count above the capacity is clamped
-// errors   null or misaligned pointers; sizes; `out` that is `in`
+// errors   `out` that is `in`
 // Asynchronous, deterministic, equal to row_gather_host.
 // cost     one launch, no scratch. Reads and writes are widest if channels (without repeat) is a
 //          multiple of 8 and both arrays are aligned to 16 bytes
@@ -32,7 +32,7 @@ SPIRA_API status row_gather(const row_gather_args *args, cudaStream_t stream) {
 // inputs   args: see row_blend_args. `format` is the only format that is compiled
 // outputs  args.out [count, channels]: sums in fp32, rounded once. Rows from the count on are not
 //          written; a count above the capacity is clamped
-// errors   null or misaligned pointers; sizes; `out` that is `in`
+// errors   `out` that is `in`
 // Asynchronous, deterministic, equal to row_blend_host (a NaN may have other bits).
 // cost     one launch, no scratch. Reads and writes are widest if channels is a multiple of 8 and
 //          both arrays are aligned to 16 bytes

@@ -32,9 +32,7 @@ SPIRA_API status subdivide_workspace(const subdivide_args<W> *args, size_t *byte
 //          children); device_flag_range with the first row that has a child beyond the layout
 //          (left out); device_flag_capacity with a count of `in` or a number of children above the
 //          capacity. Children that do not fit, the last ones, are left out
-// errors   null or misaligned pointers; sizes; an odd stride; a mask with members of scores; `out`
-//          that is `in`; a workspace that is too small
-// scratch  subdivide_workspace bytes, aligned to 256
+// errors   an odd stride; a mask with members of scores; `out` that is `in`
 // Asynchronous, deterministic, equal to subdivide_host.
 // cost     three small kernels; four binary searches a voxel
 template <typename W, numeric format = numeric_any>

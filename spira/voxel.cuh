@@ -75,9 +75,7 @@ enum voxel_limits { voxel_limits_none, voxel_limits_any };
 //          compiles the plain ones alone, and refuses an input with a range or a cap
 // inputs   args: see voxelize_args; all arrays in device memory
 // outputs  args.set, args.rows and args.trouble: as voxelize_host
-// errors   null or misaligned pointers, sizes, a layout of another word, a workspace that is too
-//          small, a cap with more than 4096 batch indices
-// scratch  voxelize_workspace bytes, aligned to 256
+// errors   a layout of another word, a cap with more than 4096 batch indices
 // Asynchronous, deterministic, bit-identical to voxelize_host.
 // cost     a sort of (word, row) pairs, in three launches up to 2^19 rows, and two small kernels; a
 //          cap adds four small kernels, a range none

@@ -249,7 +249,7 @@ SPIRA_API status voxel_shift_check(const voxel_shift_args *a) {
 //
 // inputs   args: see voxel_shift_args
 // outputs  args->points; rows from the count on are not written
-// errors   null or misaligned pointers, sizes, an origin that is not finite
+// errors   an origin that is not finite
 SPIRA_API status voxel_shift_host(const voxel_shift_args *args) {
     SPIRA_TRY(voxel_shift_check(args));
     const int64_t values = (int64_t)count_clamp(*args->count, args->rows) * args->columns;
@@ -377,8 +377,6 @@ SPIRA_API int32_t voxelize_host_cap(const word_layout *layout, int32_t cap, voxe
 //          A count above input.rows is recorded, too. None of them hides another: read them by
 //          device_status_next. outside, dropped_voxels, dropped_rows and dropped_not_finite go up
 //          by what the range, the cap and drop_not_finite have dropped, without a flag
-// errors   null or misaligned pointers, sizes, workspace; nothing is written then
-// scratch  voxelize_host_workspace bytes, aligned to 256, as that of all host loops
 template <typename W>
 SPIRA_API status voxelize_host(const voxelize_args<W> *args, void *scratch, size_t scratch_bytes) {
     SPIRA_TRY(voxelize_check(args));

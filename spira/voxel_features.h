@@ -204,7 +204,7 @@ SPIRA_BOTH float voxel_channel_end(const voxel_features_args<W> &args, const wor
 // inputs   args: see voxel_features_args; all arrays in host memory
 // outputs  args->features, of as many voxels as args->set has; rows from the count on are not
 //          written
-// errors   null or misaligned pointers, sizes, bits of `append`, a layout of another word
+// errors   bits of `append`, a layout of another word
 template <typename W>
 SPIRA_API status voxel_features_host(const voxel_features_args<W> *args) {
     SPIRA_TRY(voxel_features_check(args));
@@ -321,7 +321,7 @@ SPIRA_BOTH void voxel_features_grad_put(const voxel_features_grad_args &a, int64
 // inputs   args: see voxel_features_grad_args
 // outputs  args->values_grad, all row_capacity rows: 0 for a row that no feature depends on
 //          (dropped, beyond max_points, not the first or not the largest)
-// errors   null or misaligned pointers, sizes, bits of `append`
+// errors   bits of `append`
 SPIRA_API status voxel_features_grad_host(const voxel_features_grad_args *args) {
     SPIRA_TRY(voxel_features_grad_check(args));
     const int columns = voxel_features_grad_channels(*args);
