@@ -3,6 +3,7 @@
 #ifndef SPIRA_INDEX_EXCHANGE_LISTS_CUH
 #define SPIRA_INDEX_EXCHANGE_LISTS_CUH
 
+#include "../base/block.cuh"
 #include "../base/launch.cuh"
 #include "../exchange.h"
 #include "../status.cuh"
@@ -11,70 +12,44 @@ namespace spira {
 
 enum {
     exchange_threads = 256,
-    exchange_items = 4, // pairs or rows that a thread has in flight
-    exchange_chunk = exchange_threads * exchange_items,
-    exchange_blocks = 4096, // enough thread blocks for any GPU
+    exchange_chunk = 4 * exchange_threads, // pairs that a thread block has in flight
+    exchange_blocks = 4096,                // enough thread blocks for any GPU
 };
 
-// Returns where the list at `place` starts if the lists follow one another. Called once, by all
-// threads of a block of exchange_threads.
-SPIRA_DEVICE int64_t exchange_start(weight_order order, triple size, const map_lists &pairs,
-                                    int place) {
-    __shared__ unsigned long long all;
-    unsigned long long before = 0;
-    if (threadIdx.x == 0) {
-        all = 0;
+// Returns where the list at `place` starts if the lists follow one another. Called by all threads
+// of a block.
+SPIRA_DEVICE int exchange_start(const exchange_lists &to, const map_lists &pairs, int place) {
+    __shared__ int shared[exchange_threads / 32];
+    int before = 0;
+    for (int p = (int)threadIdx.x; p < place; p += exchange_threads) {
+        before += (int)map_lists_span(&pairs, exchange_offset(to.order, to.size, p)).count;
     }
-    __syncthreads();
-    for (int p = threadIdx.x; p < place; p += exchange_threads) {
-        before += (unsigned)map_lists_span(&pairs, exchange_offset(order, size, p)).count;
-    }
-    if (before) {
-        atomicAdd(&all, before);
-    }
-    __syncthreads();
-    return (int64_t)all;
+    return block_sum<exchange_threads>(before, shared);
 }
 
-// Copies the first `count` pairs of a list to `start`, and fills it up to `end` with -1. The thread
-// blocks of a list share the work, chunk by chunk.
-SPIRA_DEVICE void exchange_move(const exchange_lists &to, const map_lists &pairs, map_span list,
-                                int64_t start, int64_t count, int64_t end) {
-    const int32_t *input = pairs.input + list.begin, *output = pairs.output + list.begin;
-    for (int64_t at = (int64_t)blockIdx.x * exchange_chunk + threadIdx.x; at < end;
-         at += (int64_t)gridDim.x * exchange_chunk) {
-        int32_t in[exchange_items], out[exchange_items];
-        for (int j = 0; j < exchange_items; ++j) {
-            int64_t i = at + j * exchange_threads;
-            in[j] = i < count ? input[i] : -1;
-            out[j] = i < count ? output[i] : -1;
-        }
-        for (int j = 0; j < exchange_items; ++j) {
-            int64_t i = at + j * exchange_threads;
-            if (i < end) {
-                exchange_put(&to, start + i, in[j], out[j]);
-            }
-        }
-    }
-}
-
-// blockIdx.y: the place of the list.
+// Copies the first pairs of a list, and fills its room up with -1. blockIdx.y: the place of the
+// list, whose thread blocks share the work.
 SPIRA_PLAIN_KERNEL void __launch_bounds__(exchange_threads)
     exchange_lists_kernel(const __grid_constant__ exchange_lists to, map_lists pairs,
                           device_status *trouble) {
     const int place = (int)blockIdx.y;
     const map_span list = map_lists_span(&pairs, exchange_offset(to.order, to.size, place));
-    if (blockIdx.x && (int64_t)blockIdx.x * exchange_chunk >= max_of(list.count, to.stride)) {
+    if (blockIdx.x && (int64_t)blockIdx.x * exchange_threads >= max_of(list.count, to.stride)) {
         return;
     }
-    const int64_t start =
-        to.stride ? (int64_t)place * to.stride : exchange_start(to.order, to.size, pairs, place);
+    const int64_t start = to.stride ? (int64_t)place * to.stride : exchange_start(to, pairs, place);
     const int64_t count = exchange_kept(&to, pairs.capacity - start, list.count);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         exchange_put_bounds(&to, place, start, count);
         device_status_raise_count(trouble, list.count, count);
     }
-    exchange_move(to, pairs, list, start, count, max_of(count, to.stride));
+    const int32_t *input = pairs.input + list.begin, *output = pairs.output + list.begin;
+    const int64_t end = max_of(count, to.stride);
+#pragma unroll 4
+    for (int64_t i = (int64_t)blockIdx.x * exchange_threads + threadIdx.x; i < end;
+         i += (int64_t)gridDim.x * exchange_threads) {
+        exchange_put(&to, start + i, i < count ? input[i] : -1, i < count ? output[i] : -1);
+    }
 }
 
 } // namespace spira
