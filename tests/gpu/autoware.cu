@@ -54,6 +54,15 @@ place place_of(const std::vector<int32_t> &indices, size_t row) {
     return {indices[row * 4 + 1], indices[row * 4 + 2], indices[row * 4 + 3]};
 }
 
+// A layer and its inputs.
+struct problem {
+    pairs_form form;
+    std::vector<int32_t> indices; // [n, 4]
+    std::vector<float> features;  // [n, cin]
+    int cin, cout;
+    bool half, bias_float; // bias_float: as nodes of precision 1 have it
+};
+
 // One layer: a pair node and its product node, with tensors of their own.
 struct layer {
     pairs_plan plan;
@@ -78,32 +87,29 @@ spira::numeric type_of(const layer &l) {
     return l.shape.half ? spira::numeric_f16 : spira::numeric_tf32;
 }
 
-// indices [n, 4], features [n, cin]; bias_float: as nodes of precision 1 have it
-layer layer_make(const pairs_form &form, const std::vector<int32_t> &indices,
-                 const std::vector<float> &features, int cin, int cout, bool half, bool bias_float,
-                 uint32_t *state) {
+layer layer_make(const problem &p, uint32_t *state) {
     layer l = {};
-    CHECK_OK(pairs_plan_make(&form, &l.plan));
-    l.n = (int32_t)indices.size() / 4;
+    CHECK_OK(pairs_plan_make(&p.form, &l.plan));
+    l.n = (int32_t)p.indices.size() / 4;
     l.rows = pairs_rows(&l.plan, l.n);
-    l.shape = {l.n, l.rows, l.plan.volume, cin, cout, half, true, bias_float || !half};
+    l.shape = {l.n, l.rows, l.plan.volume, p.cin, p.cout, p.half, true, p.bias_float || !p.half};
     l.form = {spira::activation_leaky, 0.25f};
-    l.filters = values_make((size_t)(l.plan.volume * cin * cout), state);
-    l.bias = values_make((size_t)cout, state);
+    l.filters = values_make((size_t)(l.plan.volume * p.cin * p.cout), state);
+    l.bias = values_make((size_t)p.cout, state);
     const spira::numeric type = type_of(l);
     const auto upload = [](const std::vector<char> &v) {
         return device_upload(v.data(), (int64_t)v.size() - 1);
     };
-    l.indices = device_upload(indices.data(), (int64_t)indices.size());
-    l.features = upload(stored(features, type));
+    l.indices = device_upload(p.indices.data(), (int64_t)p.indices.size());
+    l.features = upload(stored(p.features, type));
     l.device_filters = upload(stored(l.filters, type));
-    l.device_bias = upload(stored(l.bias, bias_float ? spira::numeric_f32 : type));
+    l.device_bias = upload(stored(l.bias, p.bias_float ? spira::numeric_f32 : type));
     const pairs_size words = pairs_words(l.plan.volume);
     l.pairs =
         device_new_poisoned<char>(4 * (spira::ceil_div(l.rows, 64) * words.whole + words.more));
     l.out_indices = device_new<int32_t>((int64_t)l.rows * 4);
     l.out_count = device_new<int32_t>(1);
-    l.out = device_new_poisoned<char>((int64_t)l.rows * cout * spira::numeric_size(type));
+    l.out = device_new_poisoned<char>((int64_t)l.rows * p.cout * spira::numeric_size(type));
     size_t bytes[2];
     CHECK_OK(pairs_workspace(&l.plan, l.n, &bytes[0]));
     CHECK_OK(product_workspace(gpu(), &l.shape, &bytes[1]));
@@ -168,13 +174,13 @@ std::set<place> outputs_of(const pairs_form &form, const std::vector<int32_t> &i
 }
 
 // Every output against a sum in double, within the bound of the kernels.
-void features_check(const layer &l, const pairs_form &form, const std::vector<int32_t> &indices,
-                    const std::vector<float> &features, const fetched &got, int32_t rows) {
+void features_check(const layer &l, const problem &p, const fetched &got, int32_t rows) {
+    const pairs_form &form = p.form;
     std::map<place, size_t> row_of;
-    for (size_t i = indices.size() / 4; i-- > 0;) {
-        row_of[place_of(indices, i)] = i;
+    for (size_t i = p.indices.size() / 4; i-- > 0;) {
+        row_of[place_of(p.indices, i)] = i;
     }
-    const int cin = l.shape.cin, cout = l.shape.cout, volume = l.plan.volume;
+    const int cin = p.cin, cout = p.cout, volume = l.plan.volume;
     int wrong = 0, pairs = 0;
     for (int32_t o = 0; o < rows; ++o) {
         const place out = place_of(got.indices, (size_t)o);
@@ -195,10 +201,10 @@ void features_check(const layer &l, const pairs_form &form, const std::vector<in
             ++pairs;
             for (int c = 0; c < cout; ++c) {
                 for (int i = 0; i < cin; ++i) {
-                    const double p = (double)features[found->second * (size_t)cin + (size_t)i] *
+                    const double x = (double)p.features[found->second * (size_t)cin + (size_t)i] *
                                      l.filters[(size_t)((c * volume + k) * cin + i)];
-                    sum[(size_t)c] += p;
-                    size[(size_t)c] += fabs(p);
+                    sum[(size_t)c] += x;
+                    size[(size_t)c] += fabs(x);
                 }
             }
         }
@@ -214,33 +220,32 @@ void features_check(const layer &l, const pairs_form &form, const std::vector<in
 }
 
 // Runs a layer, checks its set and its features, and returns what it made.
-fetched layer_check(const pairs_form &form, const std::vector<int32_t> &indices,
-                    const std::vector<float> &features, int cin, int cout, bool half,
-                    bool bias_float, uint32_t *state) {
-    const layer l = layer_make(form, indices, features, cin, cout, half, bias_float, state);
+fetched layer_check(const problem &p, uint32_t *state) {
+    const layer l = layer_make(p, state);
     layer_launch(l, nullptr);
     CHECK(expect_no_cuda_error());
     const fetched got = layer_fetch(l);
-    if (form.subm) {
-        CHECK(got.indices == indices);
-        features_check(l, form, indices, features, got, l.rows);
+    if (p.form.subm) {
+        CHECK(got.indices == p.indices);
+        features_check(l, p, got, l.rows);
         return got;
     }
-    const std::set<place> want = outputs_of(form, indices);
+    const std::set<place> want = outputs_of(p.form, p.indices);
     const int32_t written = (int32_t)std::min(want.size(), (size_t)l.rows);
     CHECK_EQUAL(got.count, (int32_t)want.size());
     auto next = want.begin();
     for (int32_t i = 0; i < l.rows; ++i) {
-        const place p = place_of(got.indices, (size_t)i);
-        if (!CHECK(got.indices[(size_t)i * 4] == 0 && p == (i < written ? *next : *want.begin()))) {
+        const place at = place_of(got.indices, (size_t)i);
+        if (!CHECK(got.indices[(size_t)i * 4] == 0 &&
+                   at == (i < written ? *next : *want.begin()))) {
             return got;
         }
         next = i < written ? std::next(next) : next;
     }
-    features_check(l, form, indices, features, got, written);
+    features_check(l, p, got, written);
     for (int32_t i = written; i < l.rows; ++i) { // repeats row 0
-        CHECK(std::equal(got.features.begin(), got.features.begin() + cout,
-                         got.features.begin() + (ptrdiff_t)i * cout));
+        CHECK(std::equal(got.features.begin(), got.features.begin() + p.cout,
+                         got.features.begin() + (ptrdiff_t)i * p.cout));
     }
     return got;
 }
@@ -261,18 +266,18 @@ DEVICE_TEST(autoware_nodes_make_what_their_file_says) {
             }
             return v;
         };
-        fetched at = layer_check(submanifold, indices, features, 5, 16, half, false, &state);
-        layer_check(native, indices, features, 5, 16, half, false, &state);
-        layer_check(dilated, indices, features, 5, 16, half, false, &state);
-        layer_check(flat, indices, features, 5, 24, half, false, &state);
-        at = layer_check(strided, at.indices, rounded(at), 16, 32, half, true, &state);
+        fetched at = layer_check({submanifold, indices, features, 5, 16, half, false}, &state);
+        layer_check({native, indices, features, 5, 16, half, false}, &state);
+        layer_check({dilated, indices, features, 5, 16, half, false}, &state);
+        layer_check({flat, indices, features, 5, 24, half, false}, &state);
+        at = layer_check({strided, at.indices, rounded(at), 16, 32, half, true}, &state);
         pairs_form behind = submanifold;
         const int32_t extent[3] = {20, 18, 4};
         std::copy(extent, extent + 3, behind.spatial_shape);
         CHECK(at.count < (int32_t)at.indices.size() / 4); // some are repeated
-        at = layer_check(behind, at.indices, rounded(at), 32, 32, half, false, &state);
+        at = layer_check({behind, at.indices, rounded(at), 32, 32, half, false}, &state);
         behind.subm = 0;
-        layer_check(behind, at.indices, rounded(at), 32, 64, half, false, &state);
+        layer_check({behind, at.indices, rounded(at), 32, 64, half, false}, &state);
     }
 }
 
@@ -283,7 +288,7 @@ DEVICE_TEST(autoware_nodes_cut_off_at_their_bound) {
     form.output_bound = 70;
     const std::vector<int32_t> indices = indices_make(form.spatial_shape, 200, &state);
     const fetched got =
-        layer_check(form, indices, values_make(200 * 16, &state), 16, 16, true, false, &state);
+        layer_check({form, indices, values_make(200 * 16, &state), 16, 16, true, false}, &state);
     CHECK(got.indices.size() == 70 * 4 && got.count > 70);
 }
 
@@ -296,7 +301,8 @@ DEVICE_TEST(autoware_nodes_take_rows_of_no_voxel) {
     std::copy(odd.begin(), odd.end(), indices.begin());
     std::copy(indices.begin() + 40, indices.begin() + 44, indices.begin() + 80); // row 10 again
     std::copy(features.begin() + 160, features.begin() + 176, features.begin() + 320);
-    layer l = layer_make(submanifold, indices, features, 16, 16, true, false, &state);
+    const problem whole = {submanifold, indices, features, 16, 16, true, false};
+    layer l = layer_make(whole, &state);
     layer_launch(l, nullptr);
     const fetched got = layer_fetch(l);
     CHECK_EQUAL(got.count, 95);
@@ -305,17 +311,19 @@ DEVICE_TEST(autoware_nodes_take_rows_of_no_voxel) {
     }
     CHECK(std::equal(got.features.begin() + 160, got.features.begin() + 176,
                      got.features.begin() + 320));
-    const std::vector<int32_t> valid(indices.begin() + 16, indices.end());
-    const std::vector<float> own(features.begin() + 64, features.end());
+    problem own = whole;
+    own.indices.erase(own.indices.begin(), own.indices.begin() + 16);
+    own.features.erase(own.features.begin(), own.features.begin() + 64);
     fetched rest = got;
     rest.indices.erase(rest.indices.begin(), rest.indices.begin() + 16);
     rest.features.erase(rest.features.begin(), rest.features.begin() + 64);
-    features_check(l, submanifold, valid, own, rest, 96);
+    features_check(l, own, rest, 96);
     l.n = l.rows = l.shape.n = l.shape.rows = 0;
     layer_launch(l, nullptr);
     CHECK_EQUAL(device_value(l.out_count), 0);
     // A strided layer of rows that are none of a voxel.
-    layer none = layer_make(strided, odd, values_make(4 * 16, &state), 16, 16, true, false, &state);
+    const layer none =
+        layer_make({strided, odd, values_make(4 * 16, &state), 16, 16, true, false}, &state);
     layer_launch(none, nullptr);
     const fetched zeros = layer_fetch(none);
     CHECK_EQUAL(zeros.count, 0);
@@ -329,7 +337,7 @@ DEVICE_TEST(autoware_nodes_are_captured) {
     uint32_t state = 7;
     const std::vector<int32_t> indices = indices_make(strided.spatial_shape, 300, &state);
     const layer l =
-        layer_make(strided, indices, values_make(300 * 16, &state), 16, 32, true, false, &state);
+        layer_make({strided, indices, values_make(300 * 16, &state), 16, 32, true, false}, &state);
     cudaStream_t stream;
     cudaGraph_t graph;
     cudaGraphExec_t replay;
