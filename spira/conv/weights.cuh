@@ -34,36 +34,58 @@ SPIRA_DEVICE void conv_pack_tag(const conv_pack_params &p, int64_t i) {
     }
 }
 
-// The weight of an offset, an input channel of the first or the `second` source and an output
-// channel, rounded to the format; 0 where there is none. See conv_weights.
+struct conv_pack_place {
+    int in, out; // channels
+};
+
+// The weights of an offset and of input channels of the first or the `second` source, rounded to
+// the format: those that place(i) says, 0 where there is none. See conv_weights. All are loaded
+// before one is looked at: a branch behind each would make each wait for the one before.
+template <conv_weights_order order, typename E, int n, typename F>
+SPIRA_DEVICE void conv_pack_weights(const conv_pack_params &p, int64_t offset, bool second,
+                                    const F &place, E (&to)[n]) {
+    const conv_shape &s = p.shape;
+    const auto number = [&](int i) {
+        const conv_pack_place at = place(i);
+        return conv_weight_index<order>(&s, p.rows, offset, (second ? s.cin : 0) + at.in, at.out);
+    };
+    float w[n], step[n];
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+        const conv_pack_place at = place(i);
+        const bool inside = at.in < (second ? s.cin2 : s.cin) && at.out < s.cout;
+        w[i] = inside ? p.weight[number(i)] : 0.0f;
+        step[i] = sizeof(E) == 1 && inside ? p.step[at.out] : 1.0f;
+    }
+    uint32_t bad = 0;
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+        bool good;
+        if constexpr (sizeof(E) == 1) {
+            to[i] = conv_i8_weight(w[i], second ? p.scale_in2 : p.scale_in, step[i]);
+            good = float_is_finite(w[i]) && step[i] > 0 && float_is_finite(step[i]);
+        } else {
+            const bool half = sizeof(E) == 2;
+            to[i] = element_from_float<E>(half ? w[i] : element_operand(p.shape.type, w[i]));
+            good = float_is_finite(element_to_float(to[i]));
+            const float most = copysignf(numeric_largest(p.shape.type), w[i]);
+            to[i] = good ? to[i] : element_from_float<E>(most);
+        }
+        bad |= good ? 0 : 1u << i;
+    }
+    for (; bad && p.trouble; bad &= bad - 1) {
+        const int64_t first = p.first + number(__ffs((int)bad) - 1);
+        device_status_raise(p.trouble, device_flag_weights, (uint32_t)min_of(first, UINT32_MAX));
+    }
+}
+
 template <typename E, conv_weights_order order>
 SPIRA_DEVICE E conv_pack_weight(const conv_pack_params &p, int64_t offset, bool second, int in,
                                 int out) {
-    const conv_shape &s = p.shape;
-    const bool inside = in < (second ? s.cin2 : s.cin) && out < s.cout;
-    const int64_t from =
-        conv_weight_index<order>(&s, p.rows, offset, (second ? s.cin : 0) + in, out);
-    const float w = inside ? p.weight[from] : 0.0f;
-    E rounded;
-    bool good;
-    if constexpr (sizeof(E) == 1) {
-        const float step = inside ? p.step[out] : 1.0f;
-        rounded = conv_i8_weight(w, second ? p.scale_in2 : p.scale_in, step);
-        good = float_is_finite(w) && step > 0 && float_is_finite(step);
-    } else {
-        const bool half = sizeof(E) == 2;
-        rounded = element_from_float<E>(half ? w : element_operand(p.shape.type, w));
-        good = float_is_finite(element_to_float(rounded));
-    }
-    if (good) {
-        return rounded;
-    }
-    if (p.trouble) {
-        device_status_raise(p.trouble, device_flag_weights,
-                            (uint32_t)min_of(p.first + from, UINT32_MAX));
-    }
-    return sizeof(E) == 1 ? rounded
-                          : element_from_float<E>(copysignf(numeric_largest(p.shape.type), w));
+    E to[1];
+    const auto place = [=](int) { return conv_pack_place{in, out}; };
+    conv_pack_weights<order>(p, offset, second, place, to);
+    return to[0];
 }
 
 // ---- operands of mma.sync: portable/, pairs/ ----------------------------------------------------
@@ -120,10 +142,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
     int first = ((second ? at.chunk - chunks1 : at.chunk) * 4 + at.lane % 4) * per_lane;
     int out = at.group * 8 + at.lane / 4;
     conv_lane<E> to;
-#pragma unroll
-    for (int e = 0; e < per_lane; ++e) {
-        to.element[e] = conv_pack_weight<E, order>(p, at.offset, second, first + e, out);
-    }
+    const auto place = [=](int e) { return conv_pack_place{first + e, out}; };
+    conv_pack_weights<order>(p, at.offset, second, place, to.element);
     ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);
 }
 

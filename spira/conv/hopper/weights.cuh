@@ -128,11 +128,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
     if (i >= p.total) {
         return;
     }
-#pragma unroll
-    for (int e = 0; e < per_lane; ++e) {
-        const int in = piece * per_lane + e;
-        to.element[e] = conv_pack_weight<E, order>(p, image / chunks, second, in, out);
-    }
+    const auto place = [=](int e) { return conv_pack_place{piece * per_lane + e, out}; };
+    conv_pack_weights<order>(p, image / chunks, second, place, to.element);
     *(uint4 *)((char *)p.packed + ((int64_t)image * chunk + begin) * couts +
                wgmma_place((uint32_t)(at * conv_lane_bytes), log)) = bytes_as<uint4>(to);
 }

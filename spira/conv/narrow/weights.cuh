@@ -98,7 +98,6 @@ template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
     narrow_pack_kernel(const __grid_constant__ conv_pack_params p) {
     const conv_shape &s = p.shape;
-    enum { per_lane = conv_lane_bytes / sizeof(E) };
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     pdl_wait_alone();
     conv_pack_tag(p, i);
@@ -112,12 +111,11 @@ SPIRA_KERNEL void __launch_bounds__(256)
     const int step = (int)(i / lanes / halves % steps);
     const int64_t offset = i / lanes / halves / steps;
     conv_lane<E> to;
-#pragma unroll
-    for (int e = 0; e < per_lane; ++e) { // two channels of each of 2 outputs, then the next two
-        int channel = (lane % parts * steps + step) * 4 + e / 4 * 2 + e % 2;
-        int out = (lane / parts * halves + half) * 2 + e / 2 % 2;
-        to.element[e] = conv_pack_weight<E, order>(p, offset, false, channel, out);
-    }
+    const auto place = [=](int e) { // two channels of each of 2 outputs, then the next two
+        return conv_pack_place{(lane % parts * steps + step) * 4 + e / 4 * 2 + e % 2,
+                               (lane / parts * halves + half) * 2 + e / 2 % 2};
+    };
+    conv_pack_weights<order>(p, offset, false, place, to.element);
     ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);
 }
 
