@@ -58,7 +58,8 @@ SPIRA_API int tune_candidates(const device_info *gpu, const tune_key *key,
         choices[count] = tune_choice_cut(&sizes[i]);
         count += !tune_same_choice(&choices[count], &choices[0]);
     }
-    for (int t = 0; t <= thresholds && key->shape.volume > 1; ++t) {
+    const bool lists = key->shape.volume > 1 && key->shape.type != numeric_i8;
+    for (int t = 0; t <= thresholds && lists; ++t) {
         choices[count++] = {t ? tune_dataflow_hybrid_ordered : tune_dataflow_ordered, 0, 0, 0, t};
         if (!key->deterministic) {
             choices[count++] = {t ? tune_dataflow_hybrid_atomic : tune_dataflow_atomic, 0, 0, 0, t};

@@ -110,12 +110,14 @@ SPIRA_API status tune_record_check(const tune_record *r) {
     for (int i = 0; i < tune_members; ++i) {
         SPIRA_REQUIRE(v.of[i] >= 0 && v.of[i] <= tune_most, status_bad_size, tune_name(i), v.of[i]);
     }
-    SPIRA_TRY(conv_shape_check(&k->shape));
+    SPIRA_TRY(conv_shape_check_i8(&k->shape));
     SPIRA_REQUIRE(k->outputs && k->density, status_bad_size, "outputs (density)", k->outputs);
     SPIRA_REQUIRE(k->deterministic <= 1, status_bad_size, "deterministic", k->deterministic);
     SPIRA_REQUIRE(c->dataflow < tune_dataflows, status_unsupported, "dataflow", c->dataflow);
     SPIRA_REQUIRE(!k->deterministic || tune_is_deterministic(c->dataflow), status_unsupported,
                   "dataflow (is not deterministic)", c->dataflow);
+    SPIRA_REQUIRE(k->shape.type != numeric_i8 || c->dataflow == tune_dataflow_os,
+                  status_unsupported, "dataflow (of an int8 layer)", c->dataflow);
     const bool cut = c->tiles || c->slices || c->split, os = c->dataflow == tune_dataflow_os;
     SPIRA_REQUIRE(!cut || (os && c->tiles && c->slices && c->split), status_bad_size,
                   "tiles (slices, split)", c->tiles);

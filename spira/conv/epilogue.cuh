@@ -279,11 +279,13 @@ SPIRA_DEVICE conv_quad<E> conv_finish(const conv_params &p, const conv_affine_4 
         }
         if (!plain || sizeof(E) != 2) {
             v[i] = plain ? conv_max_nan(v[i], bound) : conv_activate(p.epilogue, bound, v[i]);
-            out.element[i] =
-                element_from_float<E>(sizeof(E) == 1 ? v[i] * p.quantisation.out_inverse : v[i]);
+            out.element[i] = element_from_float<E>(v[i]);
         }
     }
-    if constexpr (plain && sizeof(E) == 2) {
+    if constexpr (sizeof(E) == 1) {
+        out = bytes_as<conv_quad<E>>(
+            conv_i8_four(make_float4(v[0], v[1], v[2], v[3]), p.quantisation.out_inverse));
+    } else if constexpr (plain && sizeof(E) == 2) {
         const uint32_t low = conv_pair_bounded<E>(v[0], v[1], bound);
         out = bytes_as<conv_quad<E>>(make_uint2(low, conv_pair_bounded<E>(v[2], v[3], bound)));
     }

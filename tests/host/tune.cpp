@@ -190,7 +190,7 @@ TEST(tune_refuses_damaged_members) {
         {"volume", "0", status_bad_size, "shape.volume"},
         {"volume", "3376", status_bad_size, "shape.volume"},
         {"cin", "4097", status_bad_size, "shape.cin"},
-        {"type", "4", status_unsupported, "shape.type"},
+        {"type", "5", status_unsupported, "shape.type"},
         {"deterministic", "2", status_bad_size, "deterministic"},
         {"outputs", "0", status_bad_size, "outputs (density)"},
         {"density", "0", status_bad_size, "outputs (density)"},
@@ -205,6 +205,11 @@ TEST(tune_refuses_damaged_members) {
     for (const auto &c : cases) {
         check_named(with(c.member, c.value), c.code, c.subject);
     }
+    tune_record r = record_cut(1000, 5000); // int8: by conv alone
+    r.key.shape.type = numeric_i8;
+    CHECK_OK(tune_record_check(&r));
+    r.choice = {tune_dataflow_ordered, 0, 0, 0, 0};
+    check_named(tune_record_check(&r), status_unsupported, "dataflow (of an int8 layer)");
 }
 
 TEST(tune_refuses_damaged_texts) {
