@@ -86,8 +86,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import checkpoint_networks as networks
 
 HEADER, ENTRY = struct.Struct("<8sIIQII"), struct.Struct("<64sII5IIQQ")
-MAGIC, VERSION, ALIGNMENT = b"spirablb", 1, 256
-KINDS = ("weight", "bias", "scale", "shift")
+MAGIC, ALIGNMENT = b"spirablb", 256
+KINDS = ("weight", "bias", "scale", "shift", "range", "weight_range", "input_range")
+RANGES = KINDS[4:] # which a blob of version 2 has
 STATES = ("model_state", "state_dict", "model") # where frameworks put the tensors
 TYPES = {"fp32": 0, "fp16": 2, "bf16": 3}
 ENGINES_NAMED, POINTWISE = ("spconv", "spconv1"), "io" # for networks known by name
@@ -167,7 +168,7 @@ def read_blob(path):
     require(len(data) >= HEADER.size, f"{path}: cut short")
     magic, version, checksum, size, count, record = HEADER.unpack_from(data)
     index = HEADER.size + count * ENTRY.size
-    require((magic, version, record) == (MAGIC, VERSION, ENTRY.size), f"{path}: another version")
+    require((magic, record) == (MAGIC, ENTRY.size) and version in (1, 2), f"{path}: another version")
     require(index <= len(data) == size, f"{path}: cut short or too long")
     require(zlib.crc32(data[16:index]) == checksum, f"{path}: the index is damaged")
     entries = {}
@@ -365,8 +366,9 @@ def blob_of(entries, weight_type):
         index += ENTRY.pack(name.encode(), KINDS.index(kind), number, *shape, zlib.crc32(data),
                             len(blob), len(data))
         blob += data
+    version = 2 if any(kind in RANGES for _, kind, _ in entries) else 1
     rest = struct.pack("<QII", len(blob), len(entries), ENTRY.size) + index
-    blob[:HEADER.size + len(index)] = MAGIC + struct.pack("<II", VERSION, zlib.crc32(rest)) + rest
+    blob[:HEADER.size + len(index)] = MAGIC + struct.pack("<II", version, zlib.crc32(rest)) + rest
     return bytes(blob)
 
 

@@ -51,10 +51,17 @@ static spira::status set_write(const char *folder, int number, const spira::word
     return file_end(file, folder);
 }
 
-// Writes values of any type as fp32.
+// Values of any type; those of int8 are worth `scale` each.
+struct level_values {
+    const void *data;
+    spira::numeric type;
+    float scale;
+};
+
+// Writes values as fp32.
 static inline spira::status values_write(const char *folder, const char *name, int number,
-                                         const int64_t *shape, int axes, const void *values,
-                                         spira::numeric type) {
+                                         const int64_t *shape, int axes,
+                                         const level_values *values) {
     int64_t count = 1;
     for (int a = 0; a < axes; ++a) {
         count *= shape[a];
@@ -62,7 +69,7 @@ static inline spira::status values_write(const char *folder, const char *name, i
     FILE *file;
     SPIRA_TRY(file_begin(folder, name, number, "<f4", shape, axes, &file));
     for (int64_t i = 0; i < count; ++i) {
-        const float value = spira::numeric_load(type, values, i);
+        const float value = spira::numeric_load(values->type, values->data, i) * values->scale;
         fwrite(&value, sizeof value, 1, file);
     }
     return file_end(file, folder);
@@ -80,8 +87,9 @@ static spira::status layer_write(const char *folder, int layer, const char *name
             by.z, n.x, n.y, n.z);
     const int64_t rows[2] = {*r->set.count, r->channels};
     const int64_t map[4] = {r->batch, r->channels, r->height, r->width};
+    const level_values values = {r->features, r->type, r->scale};
     return values_write(folder, dense ? "dense" : "layer", layer, dense ? map : rows, dense ? 4 : 2,
-                        r->features, r->type);
+                        &values);
 }
 
 template <typename W>
@@ -93,6 +101,7 @@ static spira::status layers_write(const char *folder, const spira::net_plan *pla
     input.stride = plan->set[0].stride;
     input.features = (void *)run->features;
     input.type = plan->limits.type;
+    input.scale = 1;
     input.channels = plan->limits.channels;
     SPIRA_TRY(layer_write(folder, -1, "input", 0, &input, lines));
     for (int i = 0; i < plan->layer_count; ++i) {

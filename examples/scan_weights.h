@@ -66,6 +66,20 @@ SPIRA_API spira::status read(const char *path, const spira::net_plan *plan, floa
     return s;
 }
 
+// Gives layers the ranges of a blob: those that have one become int8 (net_blob_ranges).
+SPIRA_API spira::status ranges_read(const char *path, networks::network *net,
+                                    spira::net_limits *limits) {
+    unsigned char *memory;
+    int64_t bytes;
+    spira::blob blob;
+    spira::status s = scan::file_load(path, &memory, &bytes);
+    s = spira::status_failed(s) ? s : spira::blob_open(memory, (size_t)bytes, &blob);
+    s = spira::status_failed(s) ? s
+                                : spira::net_blob_ranges(&blob, net->layers, net->count, limits);
+    free(memory);
+    return s;
+}
+
 // Reads a file of tuning records (spira/tune.h) to memory that the caller frees, after an error
 // too.
 SPIRA_API spira::status records_read(const char *path, spira::tune_record **records, int *count) {

@@ -6,9 +6,9 @@
 
 What differs, and what is not there: README.md, "From spconv". What spconv has not:
 prepare, capacities, pad, sort_rows, norm_relu, BatchNorm1d, convert_batchnorm,
-contiguous_weights, export, and count=, capacities= and ordered= of SparseConvTensor.
+contiguous_weights, export, qat, and count=, capacities= and ordered= of SparseConvTensor.
 """
-from . import names
+from . import names, qat
 from .conv import (SparseConv1d, SparseConv2d, SparseConv3d, SparseConvolution,
                    SparseInverseConv1d, SparseInverseConv2d, SparseInverseConv3d, SubMConv1d,
                    SubMConv2d, SubMConv3d, contiguous_weights)
@@ -33,4 +33,4 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 
 def __getattr__(name):
     raise AttributeError(f"module 'spira.pytorch' has no attribute {name!r}" + (
-        ": there is no int8" if name == "quantization" else ""))
+        ": spira.pytorch.qat trains for int8" if name == "quantization" else ""))

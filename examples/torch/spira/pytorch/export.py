@@ -4,6 +4,9 @@
 import os
 import sys
 
+import numpy as np
+
+from .qat import ranges_of
 from .trace import refuse, table_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -34,6 +37,8 @@ def export(net, x, path, type="fp16"):
     The table has the spatial_shape and the batch_size of x, and takes scenes of this extent. A
     network without a dense map whose strided layers have size = stride, no padding, and cut nothing
     off takes scenes of any extent.
+
+    Layers that qat.prepare made int8 ones are int8 in C++, too: the blob has their ranges.
     """
     table = table_of(net, x)
     stem, suffix = os.path.splitext(path)
@@ -65,6 +70,8 @@ def entries_of(table):
         for kind in VECTORS:
             if getattr(layer, kind) is not None:
                 yield layer.name, kind, getattr(layer, kind)
+    for layer, kind, values in ranges_of(table):
+        yield layer.name, kind, np.array(values)
 
 
 # ---- the table ----------------------------------------------------------------------------------

@@ -199,6 +199,13 @@ class SparseConvTensor:
         y._indices, y._set = self._indices, self._set
         return y
 
+    def replace_in_place(self, call):
+        """Replaces the features by call(features), in this tensor."""
+        if self._ordered is not None and not self._was_changed():
+            self._features, self._ordered = None, call(self._ordered)
+        else:
+            self._features, self._ordered, self._version = call(self.features), None, None
+
     def select_by_index(self, valid_indices):
         """Some of the voxels, by their row."""
         if self._count is not None:

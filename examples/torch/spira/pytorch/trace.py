@@ -37,6 +37,7 @@ class Value:
     where    the name of the module that called it
     set      the CoordinateSet of its rows
     order    grows from Value to Value
+    by       the innermost module that returned it, or None
     about    what belongs to the operator
     """
 
@@ -46,7 +47,7 @@ class Value:
         self.op, self.sources, self.where, self.set = op, sources, where, voxels
         self.__dict__.update(about)
         Value.made += 1
-        self.order = Value.made
+        self.order, self.by = Value.made, None
 
 
 class Layer:
@@ -55,6 +56,7 @@ class Layer:
 
     weight [x, y, z, cin, cout], bias, scale, shift [cout]   float64 arrays, or None
     module   of a convolution
+    by       the innermost module that returns its features, or None
     """
 
     def __init__(self, op, name, sources, **about):
@@ -63,7 +65,7 @@ class Layer:
         self.padding, self.dilation = (0, 0, 0), (1, 1, 1)
         self.transposed, self.expand, self.keep = False, False, False
         self.residual, self.has_residual, self.act, self.slope = None, False, "none", 0.0
-        self.weight = self.bias = self.scale = self.shift = self.module = None
+        self.weight = self.bias = self.scale = self.shift = self.module = self.by = None
         self.extent = self.leads_to = None # of its set; the set itself, of a layer that makes one
         self.back = None # of an inverse convolution: the layer that made the set which it reads
         self.__dict__.update(about)
@@ -119,13 +121,17 @@ class Recorder(TorchDispatchMode):
             if tensor is not None:
                 self.note(tensor, value)
 
-    # Convolutions and poolings: what they call inside is not recorded.
+    # Convolutions, poolings, and what rounds features: what they call inside is not recorded.
     def before(self, name):
         def hook(module, args, kwargs):
             self.inside.append(name)
-            if self.leaf is None and isinstance(module, (SparseConvolution, _Pool)):
-                x = args[0] if args else kwargs["input"]
+            if self.leaf is not None:
+                return
+            x = args[0] if args else kwargs.get("input")
+            if isinstance(module, (SparseConvolution, _Pool)):
                 self.leaf = module, x, self.of_tensor(x)
+            elif getattr(module, "rounds_features", False):
+                self.leaf = module, x, self.value_of(x)
         return hook
 
     def behind(self, name):
@@ -133,11 +139,18 @@ class Recorder(TorchDispatchMode):
             self.inside.pop()
             if self.leaf is not None and self.leaf[0] is module:
                 (_, x, source), self.leaf = self.leaf, None
-                pool = isinstance(module, _Pool)
-                op = KINDS[module.kind] if pool else "conv"
-                value = Value(op, [source], name, result.coordinates(), module=module)
-                self.note_tensor(x, source) # which a layer may have ordered or rounded
-                self.note_tensor(result, value)
+                if isinstance(x, SparseConvTensor):
+                    op = KINDS[module.kind] if isinstance(module, _Pool) else "conv"
+                    value = Value(op, [source], name, result.coordinates(), module=module)
+                    self.note_tensor(x, source) # which a layer may have ordered or rounded
+                    self.note_tensor(result, value)
+                else:
+                    self.note(result, source)
+            if self.leaf is None and isinstance(result, (torch.Tensor, SparseConvTensor)):
+                value = self.value_of(result) if isinstance(result, torch.Tensor) else \
+                    self.value_of(result._ordered) or self.value_of(result._features)
+                if value is not None and not getattr(module, "rounds_features", False):
+                    value.by = value.by or module
         return hook
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -249,7 +262,9 @@ class Builder:
             for source in value.sources:
                 self.readers[id(source)] += 1
         for value in values:
-            self.made[id(value)] = getattr(self, "take_" + value.op)(value)
+            parts = self.made[id(value)] = getattr(self, "take_" + value.op)(value)
+            if len(parts) == 1 and parts[0] is not None:
+                parts[0].by = value.by
         for value in outputs:
             self.one(value, value).keep = True
 
