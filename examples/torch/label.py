@@ -19,11 +19,13 @@ def label(checkpoint, points, device="cpu"):
     """Returns the voxels' coordinates x, y, z and their scores [voxels, classes], fp32."""
     state = torch.load(checkpoint, map_location=device, weights_only=True)
     net = train.network(len(state["classes"])).to(device).eval()
-    net.load_state_dict(state["model"])
     coords, features, _ = scenes.voxelize(points, state["voxel"])
     indices, features, _, shape, count = scenes.batch_of([(coords, features, None)])
     batch = (torch.from_numpy(indices).to(device), torch.from_numpy(features).to(device), None,
              shape, count)
+    if state.get("int8"):
+        train.qat.prepare(net, train.tensor_of(batch))
+    net.load_state_dict(state["model"])
     with torch.no_grad():
         return coords, train.scores_of(net, batch).float().cpu().numpy()
 

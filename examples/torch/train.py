@@ -6,9 +6,10 @@
 #     train.py --out run                           on the GPU if there is one
 #     train.py --out run --resume                  goes on from run/last.pt
 #     torchrun --nproc-per-node=8 train.py --out run     a batch for each GPU
+#     train.py --out run8 --qat run/best.pt        goes on from a trained network, for int8
 #
 # In the folder of --out: best.pt and last.pt (checkpoints), log.jsonl (a line for each validation),
-# curves.svg. README.md, "Train and deploy", goes on from there.
+# curves.svg; with --qat best.layers and best.blob, too. README.md, "Train and deploy", goes on from there.
 import argparse
 import json
 import os
@@ -25,11 +26,13 @@ sys.path.append(sys.path.pop(0)) # this folder last: `spira` is the installed pa
 import curves
 import scenes
 import spira.pytorch as spconv
+from spira.pytorch import qat
 from spunet import SpUNet
 
 CHANNELS, BLOCKS = (16, 32, 48, 64, 48, 32, 32, 16), (1,) * 8 # networks.h: SpUNet-small
 SHARES = (0.23, 0.22, 0.35, 0.09, 0.006, 0.085, 0.016) # of the classes among the voxels, about
 TRAINED_FROM = 1_000_000 # seeds of training streets; those of validation begin at 0
+CALIBRATED_FROM = 900_000 # of the streets that ranges of int8 are chosen on
 
 
 def arguments():
@@ -39,7 +42,10 @@ def arguments():
     parser.add_argument("--batch", type=int, default=4, help="streets in a step, of each process")
     parser.add_argument("--voxel", type=float, default=0.1, help="edge in metres")
     parser.add_argument("--reach", type=float, help="leaves out what is farther away, metres")
-    parser.add_argument("--rate", type=float, default=3e-3, help="the largest learning rate")
+    parser.add_argument("--rate", type=float, help="the largest learning rate (0.003; --qat: 3e-4)")
+    parser.add_argument("--qat", help="a trained best.pt: trains it on with int8's roundings")
+    parser.add_argument("--calibrate", type=int, default=8, help="streets that choose its ranges")
+    parser.add_argument("--method", choices=qat.METHODS, default="mse", help="of choosing them")
     parser.add_argument("--every", type=int, default=250, help="steps between validations")
     parser.add_argument("--validate", type=int, default=20, help="streets of a validation")
     parser.add_argument("--device", choices=("cuda", "cpu"),
@@ -50,6 +56,7 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1, help="of the weights and the streets")
     parser.add_argument("--resume", action="store_true", help="goes on from OUT/last.pt")
     chosen = parser.parse_args()
+    chosen.rate = chosen.rate or (3e-4 if chosen.qat else 3e-3)
     chosen.type = chosen.type or ("fp16" if chosen.device == "cuda" else "fp32")
     if chosen.workers is None:
         chosen.workers = workers_for(chosen.batch)
@@ -86,15 +93,18 @@ class Processes:
             distributed.all_reduce(tensor)
         return tensor
 
-    def shared(self, net):
-        """A network, and the same one with gradients and statistics of all processes."""
-        if self.count == 1:
-            return net, net
-        devices = None
-        if self.device.type == "cuda":
+    def on_device(self, net):
+        """A network on the device, with batch norms that count the rows of all processes."""
+        if self.count > 1 and self.device.type == "cuda":
             net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)
-            devices = [self.device.index]
-        return net, torch.nn.parallel.DistributedDataParallel(net, devices)
+        return net.to(self.device)
+
+    def shared(self, net):
+        """The same network with gradients of all processes."""
+        if self.count == 1:
+            return net
+        devices = [self.device.index] if self.device.type == "cuda" else None
+        return torch.nn.parallel.DistributedDataParallel(net, devices)
 
     def same_statistics(self, net):
         """Gives all processes the batch norms' statistics of the first one."""
@@ -139,10 +149,14 @@ def network(classes):
                   blocks=BLOCKS, norm=partial(torch.nn.BatchNorm1d, eps=1e-3, momentum=0.05))
 
 
+def tensor_of(batch):
+    indices, features, _, shape, count = batch
+    return spconv.SparseConvTensor(features, indices, shape, count)
+
+
 def scores_of(net, batch):
     """The scores of a batch's voxels, [voxels, classes]."""
-    indices, features, _, shape, count = batch
-    x = spconv.SparseConvTensor(features, indices, shape, count)
+    x = tensor_of(batch)
     plain = net.module if isinstance(net, torch.nn.parallel.DistributedDataParallel) else net
     return net(spconv.prepare(plain, x))
 
@@ -210,16 +224,38 @@ class Training:
         self.chosen, self.processes = chosen, processes
         self.names = scenes.class_names()
         torch.manual_seed(chosen.seed) # the same weights in all processes
-        self.net = network(len(self.names)).to(processes.device)
+        self.net = processes.on_device(network(len(self.names)))
+        if chosen.qat:
+            self.round_as_int8()
         self.optimizer = torch.optim.AdamW(self.net.parameters(), weight_decay=0.01)
         self.scaler = torch.amp.GradScaler(chosen.device, enabled=chosen.type == "fp16")
         self.step, self.best, self.seconds, self.losses, self.results = 0, -1.0, 0.0, [], []
         if chosen.resume:
             self.load(os.path.join(chosen.out, "last.pt"))
-        self.net, self.shared = processes.shared(self.net)
+        self.shared = processes.shared(self.net)
         self.held_out = held_out(chosen, processes)
         self.weights = (torch.tensor(SHARES) ** -0.5).to(processes.device)
         self.weights /= self.weights.mean()
+
+    def round_as_int8(self):
+        """Makes the network one of int8, from a trained checkpoint."""
+        state = torch.load(self.chosen.qat, map_location="cpu", weights_only=True)
+        self.net.load_state_dict(state["model"])
+        streets = scenes.Streets(self.chosen.voxel, self.chosen.reach)
+        self.sample, *_ = samples = [
+            tensor_of(on_device(tensors_of([streets[CALIBRATED_FROM + i]]), self.processes.device))
+            for i in range(self.chosen.calibrate)]
+        qat.prepare(self.net, self.sample)
+        qat.calibrate(self.net, samples, self.chosen.method)
+
+    def export(self):
+        """Writes best.pt for C++: best.layers and best.blob."""
+        path = os.path.join(self.chosen.out, "best")
+        self.net.load_state_dict(torch.load(path + ".pt", weights_only=True)["model"])
+        for suffix in (".layers", ".blob"): # of a training that was resumed
+            if os.path.exists(path + suffix):
+                os.remove(path + suffix)
+        spconv.export(self.net, self.sample, path + ".layers")
 
     def load(self, path):
         state = torch.load(path, map_location="cpu", weights_only=True)
@@ -232,7 +268,8 @@ class Training:
     def save(self, name, whole=True):
         """Writes a checkpoint; `whole`: with all that a training goes on with."""
         state = {"model": self.net.state_dict(), "network": "SpUNet-small", "step": self.step,
-                 "voxel": self.chosen.voxel, "classes": self.names}
+                 "voxel": self.chosen.voxel, "classes": self.names,
+                 "int8": bool(self.chosen.qat)}
         if whole:
             state.update(optimizer=self.optimizer.state_dict(), scaler=self.scaler.state_dict())
             state.update({part: getattr(self, part)
@@ -265,10 +302,11 @@ class Training:
             return
         classes = "  ".join(f"{name} {'-' if iou is None else format(iou, '.3f')}"
                             for name, iou in zip(self.names, ious))
-        print(f"step {self.step}: loss {self.losses[-1][1]:.4f}, mean IoU {mean:.4f}  ({classes})",
-              flush=True)
+        loss = self.losses[-1][1] if self.losses else None # --qat, before any step
+        print(f"step {self.step}: loss {'-' if loss is None else format(loss, '.4f')}, "
+              f"mean IoU {mean:.4f}  ({classes})", flush=True)
         with open(os.path.join(self.chosen.out, "log.jsonl"), "a", encoding="utf-8") as file:
-            print(json.dumps({"step": self.step, "loss": self.losses[-1][1], "mean_iou": mean,
+            print(json.dumps({"step": self.step, "loss": loss, "mean_iou": mean,
                               "iou": dict(zip(self.names, ious)),
                               "seconds": round(self.seconds, 1)}), file=file)
         curves.draw(os.path.join(self.chosen.out, "curves.svg"), self.losses, self.results,
@@ -308,6 +346,8 @@ def train(training):
     chosen, processes = training.chosen, training.processes
     progress, sums, before = Progress(training), [], time.time()
     seeds = training_seeds(chosen, processes, training.step)
+    if chosen.qat and training.step == 0:
+        training.measure() # what calibration alone makes
     for batch in loader_of(chosen, scenes.Streets(chosen.voxel, chosen.reach, True), seeds):
         batch = on_device(batch, processes.device)
         sums.append(training.advance(batch))
@@ -345,6 +385,8 @@ def main():
     if not processes.rank:
         print(f"best mean IoU {training.best:.4f} on {chosen.validate} streets that training has "
               f"not seen; {training.seconds:.0f} s of training; {chosen.out}/best.pt")
+        if chosen.qat:
+            training.export()
     processes.end()
 
 

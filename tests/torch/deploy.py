@@ -17,7 +17,8 @@ import numpy as np
 SCAN = os.path.abspath(sys.argv[1])
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = os.path.join(ROOT, "examples", "torch")
-sys.path.append(FOLDER)
+sys.path += [FOLDER, os.path.dirname(FOLDER)]
+import checkpoint
 import curves
 import scenes
 
@@ -158,6 +159,20 @@ def check_training(folder):
     said = run(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", *script[1:],
                "--out", two, "--steps", "1")
     check("on 2 x cpu" in said and os.path.exists(os.path.join(two, "best.pt")), f"two: {said}")
+    check_int8(script, os.path.join(whole, "best.pt"), os.path.join(folder, "int8"))
+
+
+def check_int8(script, trained, out):
+    """A training with int8's roundings begins with what calibration makes, and writes a table and a
+    blob; label.py reads its checkpoint."""
+    said = run(*script, "--out", out, "--qat", trained, "--calibrate", "2", "--steps", "2")
+    check("step 0: loss -, mean IoU" in said and "step 2: loss " in said, f"--qat: {said}")
+    entries = checkpoint.read_blob(os.path.join(out, "best.blob"))
+    eight = sum(kind == "weight_range" for _, kind in entries)
+    check(eight == sum(kind == "weight" for _, kind in entries) - 1, f"{eight} layers of int8")
+    points, _ = scenes.street(5)
+    coords, scores = label.label(os.path.join(out, "best.pt"), points[:4000])
+    check(len(coords) == len(scores) > 100 and np.isfinite(scores).all(), "labels of int8")
 
 
 # Stops a training behind its first validation.
