@@ -33,6 +33,13 @@
 // net_layer.capacity is the place to say so.) A count that exceeds its capacity is clamped and
 // recorded in the device status.
 //
+// int8. A convolution with net_format_i8 reads int8 and sums in int32 (conv_i8.h). What a layer
+// writes follows from its readers: int8 if an int8 layer reads it, else floating point; the last
+// layer's features are floating point. So features have one format and one scale (net_layer.range),
+// and conversions are in epilogues alone. A residual and a dense map's source may be of either
+// format; pooling has its source's. net_formats_i8 makes a table int8, but for the first layers.
+// The steps of int8 layers are parameters: net_params_steps or net_blob_read fills them.
+//
 // Results. Features of a layer stay in the workspace until the next run if the layer has `keep`, if
 // the limits have keep_all, or if it is the last layer. Other features share memory: what is found
 // there after a run is unspecified. net_output says where the features of a kept layer are, of how
