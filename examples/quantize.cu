@@ -36,11 +36,12 @@ struct sample {
 typedef uint64_t word;
 
 static int usage() {
-    printf("usage: quantize (--weights FILE [--net NAME] | --onnx FILE) --save-weights FILE\n"
+    printf("usage: quantize [--net NAME] [--weights FILE | --onnx FILE] --save-weights FILE\n"
            "                [--scan FILE|FOLDER]... [--streets N] [--frames N] [--check N]\n"
            "                [--method best|maximum|percentile|squares] [--percentile 99.99]\n"
            "                [--float NAME]... [--first] [--voxel X[,Y,Z]] [--range X0,...,Z1]\n"
            "                [--channels N] [--classes N] [--columns N] [--seed N]\n"
+           "without --weights and --onnx: random weights\n"
            "--scan: scans to calibrate with; without one, --streets simulated streets (8)\n"
            "--frames, --check: so many scans calibrate (16); so many of the last are left out of\n"
            "         that, and show what int8 loses (4)\n"
@@ -106,8 +107,8 @@ static bool parse(int argc, char **argv, settings *s) {
             return false;
         }
     }
-    if (!s->side.save_weights || !s->side.onnx == !s->side.weights) {
-        fprintf(stderr, "give --save-weights, and one of --weights and --onnx\n");
+    if (!s->side.save_weights || (s->side.onnx && s->side.weights)) {
+        fprintf(stderr, "give --save-weights, and --weights or --onnx\n");
         return false;
     }
     return true;
@@ -333,7 +334,8 @@ static void print_table(const table *t, const spira::net_plan *plan, const losse
 
 static void print_losses(const table *t, const losses *l) {
     const error &e = l->layer.back();
-    printf("\noutput: %.2f dB, relative error %.4f", decibels(e),
+    printf("\noutput: %.2f dB, PSNR %.2f dB, relative error %.4f", decibels(e),
+           e.noise > 0 ? 10 * log10(e.peak * e.peak * (double)e.count / e.noise) : 999.0,
            e.signal > 0 ? sqrt(e.noise / e.signal) : 0.0);
     if (l->voxels) {
         printf("; %.2f %% of %lld voxels keep their class",

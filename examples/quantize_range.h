@@ -6,6 +6,7 @@
 
 #include "../spira/numeric.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -117,9 +118,10 @@ SPIRA_API float histogram_range(const histogram *h, int m, double share) {
 
 // ---- the error of what is stored ----------------------------------------------------------------
 
-// Signal and noise of a tensor against its reference.
+// Signal and noise of a tensor against its reference, and the largest magnitude of that.
 struct error {
-    double signal, noise;
+    double signal, noise, peak;
+    int64_t count;
 };
 
 SPIRA_API void error_add(error *e, const float *reference, const float *values, int64_t count) {
@@ -127,7 +129,9 @@ SPIRA_API void error_add(error *e, const float *reference, const float *values, 
         const double x = (double)reference[i], d = x - (double)values[i];
         e->signal += x * x;
         e->noise += d * d;
+        e->peak = fabs(x) > e->peak ? fabs(x) : e->peak;
     }
+    e->count += count;
 }
 
 } // namespace quantize

@@ -99,6 +99,8 @@ TEST(nulls_are_refused_by_host_functions) {
     REFUSES(net_sets_host<uint32_t>);
     REFUSES(net_load_read);
     REFUSES(net_params_check);
+    REFUSES(net_params_steps);
+    REFUSES(net_blob_ranges);
     REFUSES(net_blob_bytes);
     REFUSES(net_blob_write);
     REFUSES(kernel_check);

@@ -101,8 +101,9 @@ SPIRA_API conv_quantisation net_quantisation(const net_plan *p, int i, const flo
         q.residual_type = net_type_of(p, residual);
         q.residual_scale = q.residual_type == numeric_i8 ? net_scale_of(p, residual) : 0.0f;
     }
-    q.mixed = q.out_type != step->shape.type ||
-              (residual != net_none && q.residual_type != step->shape.type);
+    const bool i8 = step->shape.type == numeric_i8; // other formats are stored alike (net_op_type)
+    q.mixed = (q.out_type == numeric_i8) != i8 ||
+              (residual != net_none && (q.residual_type == numeric_i8) != i8);
     if (!q.mixed) {
         q.out_type = q.residual_type = (numeric)0;
     }
