@@ -30,10 +30,10 @@ struct packed {
 };
 
 struct node {
-    record r;
+    record r = {};
     std::shared_ptr<const source> from;
     std::shared_ptr<const packed> loaded; // null: not prepared
-    spira::net_plan plan;                 // points into *from; layer_count 0: not planned
+    spira::net_plan plan = {};            // points into *from; layer_count 0: not planned
 };
 
 // The tensors of a frame, in device memory.

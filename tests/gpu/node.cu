@@ -20,15 +20,18 @@ node::options options_make(int32_t points, int32_t voxels, bool set) {
     return o;
 }
 
-// Makes a node: of a network of networks.h, or of the small one of onnx_writer.h.
+// Makes a node: of a network of networks.h; of the small one of onnx_writer.h; "": of the set of
+// its first layer alone.
 spira::status node_new(const char *net, node::options o, node::node *n) {
     const std::shared_ptr<node::source> s(new node::source());
     scan::scan_reason why;
-    if (net) {
+    if (net && *net) {
         snprintf(o.net, sizeof o.net, "%s", net);
         s->model = node_blob(net);
     } else {
-        const auto file = onnx_writer::model_of(onnx_writer::small_graph(!o.set));
+        const auto first = onnx_writer::field_bytes(11, onnx_writer::field_bytes(1, "0")) +
+                           onnx_writer::small_conv("0", "1", 5, 16, false);
+        const auto file = onnx_writer::model_of(net ? first : onnx_writer::small_graph(!o.set));
         s->model.assign(file.begin(), file.end());
     }
     n->r = node::record_make(&o, s->model);
@@ -196,7 +199,7 @@ DEVICE_TEST(node_is_net_run) {
 // The status reports what only the device can see; the call itself succeeds.
 DEVICE_TEST(node_reports_a_capacity_that_is_exceeded) {
     node::node n;
-    REQUIRE_OK(node_new(nullptr, options_make(300, 100, false), &n));
+    REQUIRE_OK(node_new("", options_make(300, 100, true), &n));
     const frame f = frame_new(&n, 150);
     CHECK_OK(node::node_launch(&n, &f.tensors, f.workspace, nullptr));
     CHECK(expect_no_cuda_error());
@@ -204,6 +207,7 @@ DEVICE_TEST(node_reports_a_capacity_that_is_exceeded) {
     const spira::status s = spira::device_status_read(&trouble);
     CHECK_STATUS(s, spira::status_capacity);
     CHECK_EQUAL(s.detail, 150);
+    CHECK_EQUAL(device_value(f.tensors.out_count), 100);
 }
 
 DEVICE_TEST(node_refuses) {
