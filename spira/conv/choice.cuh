@@ -38,7 +38,8 @@ SPIRA_API constexpr bool conv_plain_compiled(numeric type) {
 
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) {
     const int least = s->volume <= 32 ? 16 : 32; // channels from which on Hopper's is faster
-    const bool few = (s->cin <= 16 && s->cout <= 16) || s->cin < least || s->cout < least;
+    const bool few = (s->cin <= 16 && s->cout <= 16) || s->cin < least || s->cout < least ||
+                     s->type == numeric_i8;
     return narrow_takes(s, d) && (few || !hopper_takes(s, d)) ? conv_kernel_narrow
            : hopper_takes(s, d)                               ? conv_kernel_hopper
            : portable_takes(s, d)                             ? conv_kernel_portable
@@ -51,7 +52,8 @@ SPIRA_API constexpr bool conv_compiled(conv_kernel kernel, numeric type) {
     return kernel == conv_kernel_exact ? true
            : kernel == conv_kernel_hopper
                ? (half || type == numeric_i8) && device_code_within(90, 90)
-               : (half || kernel == conv_kernel_portable) && device_code_within(80, 999);
+               : (half || type == numeric_i8 || kernel == conv_kernel_portable) &&
+                     device_code_within(80, 999);
 }
 
 SPIRA_API status conv_not_compiled() {

@@ -263,29 +263,30 @@ SPIRA_DEVICE void conv_shortcut_load(const conv_params &p, int channel, int colu
 
 // ---- outputs ------------------------------------------------------------------------------------
 
-// Finishes four channels of an output. plain: the activation is a bound; adds: the residual counts.
-template <typename E, bool plain>
-SPIRA_DEVICE conv_quad<E> conv_finish(const conv_params &p, const conv_affine_4 &a, float4 sum,
+// Finishes four channels of an output. plain: the activation is a bound; adds: the residual counts;
+// O: what they are rounded to.
+template <typename E, bool plain, typename O = E>
+SPIRA_DEVICE conv_quad<O> conv_finish(const conv_params &p, const conv_affine_4 &a, float4 sum,
                                       bool adds, const conv_quad<E> &residual) {
     const float bound = conv_bound(p.epilogue);
     float v[4] = {fmaf(sum.x, a.scale.x, a.shift.x), fmaf(sum.y, a.scale.y, a.shift.y),
                   fmaf(sum.z, a.scale.z, a.shift.z), fmaf(sum.w, a.scale.w, a.shift.w)};
-    conv_quad<E> out;
+    conv_quad<O> out;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         if (adds) {
             const float r = element_to_float(residual.element[i]);
             v[i] = sizeof(E) == 1 ? fmaf(r, p.quantisation.residual_scale, v[i]) : v[i] + r;
         }
-        if (!plain || sizeof(E) != 2) {
+        if (!plain || sizeof(O) != 2) {
             v[i] = plain ? conv_max_nan(v[i], bound) : conv_activate(p.epilogue, bound, v[i]);
-            out.element[i] = element_from_float<E>(v[i]);
+            out.element[i] = element_from_float<O>(v[i]);
         }
     }
-    if constexpr (sizeof(E) == 1) {
-        out = bytes_as<conv_quad<E>>(
-            conv_i8_four(make_float4(v[0], v[1], v[2], v[3]), p.quantisation.out_inverse));
-    } else if constexpr (plain && sizeof(E) == 2) {
+    if constexpr (sizeof(O) == 1) {
+        const float4 four = make_float4(v[0], v[1], v[2], v[3]);
+        out = bytes_as<conv_quad<O>>(conv_i8_four(four, p.quantisation.out_inverse));
+    } else if constexpr (plain && sizeof(O) == 2) {
         const uint32_t low = conv_pair_bounded<E>(v[0], v[1], bound);
         out = bytes_as<conv_quad<E>>(make_uint2(low, conv_pair_bounded<E>(v[2], v[3], bound)));
     }

@@ -16,7 +16,8 @@
 //
 // The products are transposed: the instruction's 16 rows are output channels (weights), and its 8
 // columns are source rows. So the bytes that a lane loads of a row are its operand, and so are 16
-// bytes of the packed weights. With up to 8 input channels, 2 or 4 offsets share a product.
+// bytes of the packed weights. With up to 8 input channels, 16 of int8, 2 or 4 offsets share a
+// product.
 // narrow/walk.cuh says which lane has what.
 #ifndef SPIRA_CONV_NARROW_CUH
 #define SPIRA_CONV_NARROW_CUH
@@ -29,7 +30,7 @@ namespace spira {
 
 // Whether the kernel computes a layer.
 SPIRA_API bool narrow_takes(const conv_shape *s, const device_info *d) {
-    return d->capability >= 80 && numeric_size(s->type) == 2 && !s->cin2 &&
+    return d->capability >= 80 && numeric_size(s->type) <= 2 && !s->cin2 &&
            s->cin <= narrow_channels_most && s->cout <= narrow_channels_most;
 }
 
@@ -53,35 +54,44 @@ SPIRA_API conv_sizes narrow_sizes_choose(const conv_shape *s, int32_t capacity,
     const int64_t room = (int64_t)d->multiprocessors * narrow_resident_16_16 * narrow_warps;
     const bool few = 2 * warps <= 3 * room, long_lists = s->volume > 32;
     int split = 4 * warps <= room || (few && long_lists) ? 4 : few || long_lists ? 2 : 1;
-    split = narrow_fold(s->cin) == 4 && split > 1 ? split / 2 : split;
+    split = narrow_fold(s->cin, numeric_size(s->type)) == 4 && split > 1 ? split / 2 : split;
     return {1, 1, s->volume == 1 ? 1 : split, 1};
 }
 
 // ---- launch -------------------------------------------------------------------------------------
 
-template <typename E, int fold, int steps, int halves>
+template <typename E, bool mixed, int fold, int steps, int halves>
 SPIRA_API status narrow_launch(conv_params p, cudaStream_t stream) {
-    p.fold = narrow_fold(p.cin);
+    p.fold = narrow_fold(p.cin, sizeof(E));
     p.wide_in = (uintptr_t)p.in % (8 * steps) == 0 && p.cin * (int)sizeof(E) % (8 * steps) == 0;
     const int64_t pairs = order_pairs(order_count(p.capacity));
     const int64_t each = narrow_pair / (8 * narrow_groups);
     const unsigned grid = (unsigned)ceil_div(pairs * each * p.sizes.split, narrow_warps);
-    auto kernel = p.wide_in ? narrow_kernel<E, fold, steps, halves, true> : narrow_kernel < E,
-         steps == 2 ? 1 : 0, steps, halves, false > ;
+    enum { unaligned = steps == 2 ? 1 : 0 }; // its fold
+    auto kernel = p.wide_in ? narrow_kernel<E, fold, steps, halves, true, mixed>
+                            : narrow_kernel<E, unaligned, steps, halves, false, mixed>;
     return kernel_launch(kernel, {grid, narrow_threads, stream, "conv", p.programmatic}, p);
 }
 
-// Computes a layer. p.sizes must fit (narrow_sizes_fit).
-template <typename E>
+template <typename E, bool mixed, int fold, int steps>
+SPIRA_API status narrow_launch_halves(const conv_params &p, cudaStream_t stream) {
+    return narrow_halves(p.cout) == 1 ? narrow_launch<E, mixed, fold, steps, 1>(p, stream)
+                                      : narrow_launch<E, mixed, fold, steps, 2>(p, stream);
+}
+
+// Computes a layer. p.sizes must fit (narrow_sizes_fit). mixed: of a floating-point layer, whether
+// residual and output have formats of their own.
+template <typename E, bool mixed = false>
 SPIRA_API status narrow_run(const conv_params &p, cudaStream_t stream) {
-    const bool one = narrow_halves(p.cout) == 1;
-    const auto launch =
-        narrow_steps(p.cin) > 1   ? one ? narrow_launch<E, 1, 2, 1> : narrow_launch<E, 1, 2, 2>
-          : narrow_fold(p.cin) == 1 ? one ? narrow_launch<E, 1, 1, 1> : narrow_launch<E, 1, 1, 2>
-          : narrow_fold(p.cin) == 2 ? one ? narrow_launch<E, 2, 1, 1> : narrow_launch<E, 2, 1, 2>
-          : one ? narrow_launch<E, 4, 1, 1>
-                                  : narrow_launch<E, 4, 1, 2>;
-    return launch(p, stream);
+    const int fold = narrow_fold(p.cin, sizeof(E));
+    if constexpr (sizeof(E) > 1) { // 32 channels of int8 are one step
+        if (narrow_steps(p.cin, sizeof(E)) > 1) {
+            return narrow_launch_halves<E, mixed, 1, 2>(p, stream);
+        }
+    }
+    return fold == 1   ? narrow_launch_halves<E, mixed, 1, 1>(p, stream)
+           : fold == 2 ? narrow_launch_halves<E, mixed, 2, 1>(p, stream)
+                       : narrow_launch_halves<E, mixed, 4, 1>(p, stream);
 }
 
 } // namespace spira

@@ -188,8 +188,6 @@ template <bool shortcuts, bool mixed, typename tag>
 SPIRA_API status conv_launch(tag own, const device_info *gpu, const conv_params &p,
                              conv_kernel kernel, cudaStream_t stream) {
     typedef typename tag::element E;
-    SPIRA_REQUIRE(!mixed || kernel != conv_kernel_narrow, status_unsupported,
-                  "quantisation.mixed (of this layer's kernel)", kernel);
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
         if (shortcuts && kernel == conv_kernel_hopper && p.shortcut.chunks) {
             return hopper_run<E, shortcuts, mixed>(gpu, p, stream);
@@ -205,7 +203,7 @@ SPIRA_API status conv_launch(tag own, const device_info *gpu, const conv_params 
     }
     if constexpr (conv_compiled(conv_kernel_narrow, tag::value)) {
         if (kernel == conv_kernel_narrow) {
-            return narrow_run<E>(p, stream);
+            return narrow_run<E, mixed>(p, stream);
         }
     }
     if (kernel == conv_kernel_exact && (gpu->capability >= 80 || device_code_within(0, 79))) {

@@ -38,6 +38,14 @@ struct hopper {
                                  : hopper_run<E>(&d, t, nullptr);
     }
 
+    template <bool mixed, typename tag>
+    static status run(tag, const conv_params &t) {
+        if constexpr (sizeof(typename tag::element) == 2) {
+            return hopper_run<typename tag::element, false, mixed>(&device, t, nullptr);
+        }
+        return conv_not_compiled();
+    }
+
     // The same of int8 (emulate_i8.h).
     static status run(const conv_params &t, const i8_layer *l) {
         device_info d = device;
@@ -65,6 +73,14 @@ TEST(hopper_emulated_i8) {
                              {1, 128, 32, 96, numeric_i8},
                              {40, 16, 0, 33, numeric_i8},
                              {5, 100, 70, 136, numeric_i8}});
+}
+
+TEST(hopper_emulated_mixed_formats) {
+    uint64_t seed = 0;
+    for (int cout : {20, 96, 256}) {
+        ++seed;
+        mixed_check<hopper>(seed % 2 ? numeric_f16 : numeric_bf16, seed, 70, cout);
+    }
 }
 
 // Every variant of int8, with a shortcut and without.

@@ -4,7 +4,7 @@
 // Weights stay as they are where an offset has no sources, which are not multiplied then.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include "../support/emulate_layers.h"
+#include "../support/emulate_i8.h"
 
 using namespace problems;
 
@@ -21,6 +21,19 @@ struct narrow {
     static status run(tag, const conv_params &t, const layer *) {
         return narrow_run<typename tag::element>(t, nullptr);
     }
+
+    template <bool mixed, typename tag>
+    static status run(tag, const conv_params &t) {
+        if constexpr (sizeof(typename tag::element) == 2) {
+            return narrow_run<typename tag::element, mixed>(t, nullptr);
+        }
+        return conv_not_compiled();
+    }
+
+    // The same of int8 (emulate_i8.h).
+    static status run(const conv_params &t, const i8_layer *) {
+        return narrow_run<int8_t>(t, nullptr);
+    }
 };
 
 const device_info narrow::device = device_made(86, 2, 99 * 1024, false);
@@ -29,6 +42,28 @@ const device_info narrow::device = device_made(86, 2, 99 * 1024, false);
 
 TEST(narrow_emulated_random_layers) {
     layers_random<narrow>(test_quick() ? 12 : 80, false);
+}
+
+// Layers of int8, to the bit, by every variant: rows of up to 8, 16 and 32 bytes, and those that
+// are not aligned.
+TEST(narrow_emulated_i8) {
+    emulate::launched.clear();
+    i8_layers_check<narrow>({{9, 16, 0, 16, numeric_i8},
+                             {9, 32, 0, 32, numeric_i8},
+                             {9, 16, 0, 32, numeric_i8},
+                             {9, 5, 0, 7, numeric_i8},
+                             {40, 8, 0, 20, numeric_i8},
+                             {3, 8, 0, 12, numeric_i8},
+                             {1, 24, 0, 16, numeric_i8},
+                             {8, 12, 0, 32, numeric_i8},
+                             {4, 31, 0, 31, numeric_i8}});
+    CHECK_EQUAL(test_quick() ? 6 + 2 + 1 : emulate::launched.size(), 6 + 2 + 1);
+}
+
+TEST(narrow_emulated_mixed_formats) {
+    mixed_check<narrow>(numeric_f16, 1, 16, 16);
+    mixed_check<narrow>(numeric_bf16, 2, 7, 31);
+    mixed_check<narrow>(numeric_f16, 3, 32, 20);
 }
 
 TEST(narrow_emulated_every_count) {

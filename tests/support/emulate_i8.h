@@ -5,6 +5,7 @@
 //   kernel                                its conv_kernel
 //   device                                a GPU whose layers it computes
 //   static status run(params, layer)      launches it
+//   static status run<mixed>(tag, params) launches it in a floating-point format
 #ifndef SPIRA_TESTS_EMULATE_I8_H
 #define SPIRA_TESTS_EMULATE_I8_H
 
@@ -181,6 +182,88 @@ void i8_layers_check(std::initializer_list<conv_shape> shapes) {
             l.off = turn % 3 ? 0 : random_int(&r, 1, 9);
             l.in_place = random_int(&r, 0, 1);
             REQUIRE(i8_layer_check<K>(&l, want));
+        }
+    }
+}
+
+// ---- floating-point layers whose residual or output has another format --------------------------
+
+// Formats of a run, and the residual's values in units of its scale.
+struct mixed_case {
+    conv_quantisation q;
+    std::vector<float> residual; // empty: none
+};
+
+// The outputs of a layer, in the format of the case. mixed: by the kernels for that.
+template <typename K, bool mixed>
+std::vector<char> mixed_run(const layer *l, const mixed_case *c) {
+    const problem *p = &l->joined.main;
+    late.clear();
+    layer_args a;
+    args_put<K>(l, &a);
+    a.args.quantisation = c->q;
+    const numeric out = conv_out_type(&p->shape, &c->q),
+                  from = conv_residual_type(&p->shape, &c->q);
+    const int64_t bytes = (int64_t)p->outputs * p->shape.cout * numeric_size(out);
+    char *to = guarded_new<char>(bytes);
+    a.args.out = to;
+    if (!c->residual.empty()) {
+        a.args.epilogue.residual = array_put(features_store(from, c->residual));
+    }
+    CHECK_OK(conv_check(&K::device, &a.args));
+    conv_params t = conv_params_of(&K::device, &a.args, K::kernel);
+    t.sizes = l->sizes;
+    emulate::seed = l->seed;
+    CHECK_OK(numeric_dispatch<numeric_any>(
+        p->shape.type, [&](auto tag) { return K::template run<mixed>(tag, t); }));
+    const std::vector<char> got(to, to + bytes);
+    guarded_finish();
+    return got;
+}
+
+// Every format of the output is the one rounding of what the fp32 output holds.
+template <typename K>
+void mixed_check(numeric type, uint64_t seed, int cin, int cout) {
+    random_state random = random_make(seed);
+    layer l = layer_of(&random, shape_make(9, cin, 0, cout, type), {100, 150, 0}, 30, 0,
+                       with_scale | with_bias);
+    l.joined.main.act = (activation)(seed % 3);
+    l.joined.main.slope = 0.1f;
+    l.sizes = conv_sizes_choose(&l.joined.main.shape, 150, &K::device);
+    l.sizes.split = 1; // Hopper's kernels for other formats are not split
+    l.sizes.tiles = 1;
+    l.seed = seed;
+    const size_t total = (size_t)(l.joined.main.outputs * l.joined.main.shape.cout);
+    std::vector<float> integers(total), values(total);
+    for (size_t i = 0; i < total; ++i) {
+        integers[i] = (float)random_int(&random, -128, 127);
+        values[i] = integers[i] / 16;
+    }
+    const numeric i8 = numeric_i8, f32 = numeric_f32, f16 = numeric_f16;
+    for (const mixed_case &c : {mixed_case{{nullptr, true, f32, f32, 0, 0}, {}},
+                                mixed_case{{nullptr, true, f32, f32, 0, 0}, values},
+                                mixed_case{{nullptr, true, f16, f32, 0, 0}, values},
+                                mixed_case{{nullptr, true, numeric_bf16, f32, 0, 0}, values},
+                                mixed_case{{nullptr, true, i8, f32, 1.0f / 16, 0}, integers}}) {
+        const std::vector<char> wide = mixed_run<K, true>(&l, &c);
+        if (!c.residual.empty()) { // the same values in any format
+            const mixed_case same = {{nullptr, true, f32, f32, 0, 0}, values};
+            CHECK((mixed_run<K, true>(&l, &same) == wide));
+        }
+        for (numeric out : {i8, seed % 4 > 1 ? f16 : numeric_bf16, type}) {
+            mixed_case own = c;
+            own.q.out_type = out;
+            own.q.out_inverse = out == i8 ? 9.0f : 0.0f;
+            std::vector<char> want(total * (size_t)numeric_size(out));
+            for (size_t i = 0; i < total; ++i) {
+                const float f = numeric_load(f32, wide.data(), (int64_t)i);
+                numeric_store(out, want.data(), (int64_t)i, out == i8 ? f * 9.0f : f);
+            }
+            CHECK((mixed_run<K, true>(&l, &own) == want));
+            if (out == type && c.q.residual_type != i8) { // and the kernels that have one format
+                own.q = {};
+                CHECK((mixed_run<K, false>(&l, &own) == want));
+            }
         }
     }
 }

@@ -58,6 +58,10 @@ SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[2], const char *from, bool ther
 #endif
 }
 
+SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[1], const char *from, bool there) {
+    to[0] = there ? *(const uint32_t *)from : 0;
+}
+
 SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[4], const char *from, bool there) {
 #ifdef __CUDA_ARCH__
     to[0] = to[1] = to[2] = to[3] = 0;
@@ -74,7 +78,12 @@ SPIRA_DEVICE void narrow_load_row(uint32_t (&to)[4], const char *from, bool ther
 }
 
 // Loads an element of a row that is not aligned.
+template <typename E>
 SPIRA_DEVICE void narrow_load_element(uint32_t &to, const char *from, bool there) {
+    if constexpr (sizeof(E) == 1) {
+        to = there ? *(const uint8_t *)from : 0;
+        return;
+    }
 #ifdef __CUDA_ARCH__
     to = 0;
     asm volatile("{ .reg .pred there;\n"

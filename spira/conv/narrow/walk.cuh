@@ -4,11 +4,12 @@
 //
 // With g = lane / 4 and t = lane % 4, a lane has
 //   of the sources  column g of each group of 8 places: places groups g .. groups g + groups - 1
-//   of a row        channels 4 steps t .. 4 steps t + 4 steps - 1
+//   of a row        bytes 8 steps t .. 8 steps t + 8 steps - 1
 //   of the sums     output channels 2 halves g .. 2 halves g + 2 halves - 1 of columns 2 t, 2 t + 1
-// where steps counts 16 input channels, halves 16 output channels, groups 8 places.
+// where steps counts 32 bytes of a row (16 input channels, 32 of int8), halves 16 output channels,
+// groups 8 places.
 //
-// Few input channels leave most of a step empty. So with up to 8 or 4 of them, 2 or 4 offsets share
+// Few input channels leave most of a step empty. So with up to 16 or 8 bytes, 2 or 4 offsets share
 // a step (fold; narrow_fold_of): lanes t with the same t * fold / 4 have the sources, rows and
 // weights of one of them.
 #ifndef SPIRA_CONV_NARROW_WALK_CUH
@@ -130,56 +131,62 @@ SPIRA_DEVICE void narrow_sources_same(const conv_params &p, int first, int outpu
 }
 
 // The lane's bytes of a row; zeros where there is no source.
-template <int steps, bool wide>
+template <typename E, int steps, bool wide>
 struct narrow_bytes {
     uint32_t word[2 * steps];
 };
 
 // Of a row that is not aligned, as they were loaded: words made of them at once would wait.
-template <int steps>
-struct narrow_bytes<steps, false> {
-    uint32_t element[4 * steps];
+template <typename E, int steps>
+struct narrow_bytes<E, steps, false> {
+    uint32_t element[8 / (int)sizeof(E) * steps];
 };
 
-template <int steps>
-SPIRA_DEVICE uint32_t narrow_word(const narrow_bytes<steps, true> &row, int i) {
+template <typename E, int steps>
+SPIRA_DEVICE uint32_t narrow_word(const narrow_bytes<E, steps, true> &row, int i) {
     return row.word[i];
 }
 
-template <int steps>
-SPIRA_DEVICE uint32_t narrow_word(const narrow_bytes<steps, false> &row, int i) {
-    return row.element[2 * i] | row.element[2 * i + 1] << 16;
+template <typename E, int steps>
+SPIRA_DEVICE uint32_t narrow_word(const narrow_bytes<E, steps, false> &row, int i) {
+    if constexpr (sizeof(E) == 1) {
+        const uint32_t *const e = row.element + 4 * i;
+        return e[0] | e[1] << 8 | e[2] << 16 | e[3] << 24;
+    } else {
+        return row.element[2 * i] | row.element[2 * i + 1] << 16;
+    }
 }
 
 // The rows of a step.
-template <int steps, bool wide>
+template <typename E, int steps, bool wide>
 struct narrow_slot {
-    narrow_bytes<steps, wide> row[narrow_groups];
+    narrow_bytes<E, steps, wide> row[narrow_groups];
     int offset;   // as in narrow_sources
     uint32_t any; // lanes that have a source
 };
 
-template <int steps>
+template <typename E, int steps>
 SPIRA_DEVICE void narrow_row_load(const narrow_from &f, int32_t source,
-                                  narrow_bytes<steps, true> &to) {
+                                  narrow_bytes<E, steps, true> &to) {
     narrow_load_row(to.word, narrow_row(f.row, source, f.pitch), source >= 0 && f.bytes > 0);
 }
 
-template <int steps>
+template <typename E, int steps>
 SPIRA_DEVICE void narrow_row_load(const narrow_from &f, int32_t source,
-                                  narrow_bytes<steps, false> &to) {
+                                  narrow_bytes<E, steps, false> &to) {
+    enum { element = sizeof(E) };
     const char *from = narrow_row(f.row, source, f.pitch);
 #pragma unroll
-    for (int i = 0; i < 4 * steps; ++i) {
-        narrow_load_element(to.element[i], from + i * narrow_element,
-                            source >= 0 && f.bytes > i * narrow_element);
+    for (int i = 0; i < 8 / element * steps; ++i) {
+        narrow_load_element<E>(to.element[i], from + i * element,
+                               source >= 0 && f.bytes > i * element);
     }
 }
 
 // Loads the rows of a step whose sources have been loaded, then the sources of a later step.
-template <int fold, int steps, bool wide>
+template <int fold, typename E, int steps, bool wide>
 SPIRA_DEVICE void narrow_slot_load(const conv_params &p, const narrow_from &f, narrow_walk &walk,
-                                   narrow_sources &source, narrow_slot<steps, wide> &to) {
+                                   narrow_sources &source, narrow_slot<E, steps, wide> &to) {
     to.offset = source.offset;
     to.any = 0;
     if (source.offset < 0) {
@@ -199,14 +206,15 @@ SPIRA_DEVICE void narrow_slot_load(const conv_params &p, const narrow_from &f, n
 // ---- products -----------------------------------------------------------------------------------
 
 // A lane's accumulators: [group of 8 places][16 output channels].
-template <int halves>
+template <typename E, int halves>
 struct narrow_sums {
-    float at[narrow_groups][halves][4];
+    typename numeric_sum<E>::type at[narrow_groups][halves][4];
 };
 
 template <typename E, int steps, int halves, bool wide>
-SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps, wide> &slot,
-                                  const uint4 (&weights)[steps][halves], narrow_sums<halves> &sum) {
+SPIRA_DEVICE void narrow_multiply(const narrow_slot<E, steps, wide> &slot,
+                                  const uint4 (&weights)[steps][halves],
+                                  narrow_sums<E, halves> &sum) {
 #pragma unroll
     for (int s = 0; s < steps; ++s) {
 #pragma unroll
@@ -224,14 +232,14 @@ SPIRA_DEVICE void narrow_multiply(const narrow_slot<steps, wide> &slot,
 // place.
 template <typename E, int fold, int steps, int halves, bool wide>
 SPIRA_DEVICE void narrow_accumulate(const conv_params &p, int first, int outputs, int begin,
-                                    int share, narrow_sums<halves> &sum) {
+                                    int share, narrow_sums<E, halves> &sum) {
     enum { ahead = narrow_ahead(fold, steps, halves, wide) };
     const int64_t group = first / order_rows;
     const narrow_from from = narrow_from_of<E, fold, steps>(p, group, first % order_rows);
     const char *own = narrow_weights_of<fold>(p);
     narrow_walk walk = narrow_walk_of(p, group, begin, share);
     narrow_sources source[ahead];
-    narrow_slot<steps, wide> slot[ahead];
+    narrow_slot<E, steps, wide> slot[ahead];
     uint4 weights[steps][halves]; // of the next slot
     // ---- fill the pipeline
 #pragma unroll
@@ -259,7 +267,7 @@ SPIRA_DEVICE void narrow_accumulate(const conv_params &p, int first, int outputs
     while (slot[0].offset >= 0) {
 #pragma unroll
         for (int i = 0; i < ahead; ++i) {
-            narrow_slot<steps, wide> &next = slot[(i + 1) % ahead];
+            narrow_slot<E, steps, wide> &next = slot[(i + 1) % ahead];
             if (slot[i].any) {
                 narrow_multiply<E>(slot[i], weights, sum);
             }

@@ -11,8 +11,7 @@ namespace spira {
 
 enum {
     narrow_channels_most = 32,
-    narrow_element = 2, // bytes
-    narrow_warps = 4,   // of a thread block
+    narrow_warps = 4, // of a thread block
     narrow_threads = narrow_warps * 32,
     narrow_pair = 2 * order_rows, // places of an entry of the layout's schedule
     narrow_sector = 32,           // bytes of a cache sector
@@ -27,8 +26,8 @@ enum {
     narrow_ahead_16_16 = 3,
     narrow_ahead_16_32 = 3,
     narrow_ahead_others = 2,
-    // Thread blocks of a multiprocessor: 16 to 16 channels, others, and rows of more than 16
-    // channels that are not aligned.
+    // Thread blocks of a multiprocessor: 16 to 16 channels, others, and rows that are not aligned
+    // of more than 16 channels or of int8.
     narrow_resident_16_16 = 6,
     narrow_resident_others = 4,
     narrow_resident_unaligned = 3,
@@ -43,20 +42,22 @@ SPIRA_BOTH constexpr int narrow_ahead(int fold, int steps, int halves, bool wide
 }
 
 // Thread blocks of a multiprocessor at a time: what registers allow.
-SPIRA_BOTH constexpr int narrow_resident(int steps, int halves, bool wide) {
+// element: bytes of one.
+SPIRA_BOTH constexpr int narrow_resident(int steps, int halves, bool wide, int element) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
     const int narrow = narrow_resident_16_16 - 2; // this code needs more registers
 #else
     const int narrow = narrow_resident_16_16;
 #endif
-    return !wide && steps > 1            ? narrow_resident_unaligned
+    return !wide && steps * 2 > element  ? narrow_resident_unaligned
            : wide && steps * halves == 1 ? narrow
                                          : narrow_resident_others;
 }
 
-// Steps of 16 input channels, and halves of 16 output channels.
-SPIRA_BOTH int narrow_steps(int cin) {
-    return cin <= 16 ? 1 : 2;
+// Steps of 32 bytes of a row (16 input channels; of int8 32), and halves of 16 output channels.
+// element: bytes of one.
+SPIRA_BOTH int narrow_steps(int cin, int element) {
+    return cin * element <= 32 ? 1 : 2;
 }
 
 SPIRA_BOTH int narrow_halves(int cout) {
@@ -64,8 +65,8 @@ SPIRA_BOTH int narrow_halves(int cout) {
 }
 
 // Offsets that share a step.
-SPIRA_BOTH constexpr int narrow_fold(int cin) {
-    return cin <= 4 ? 4 : cin <= 8 ? 2 : 1;
+SPIRA_BOTH constexpr int narrow_fold(int cin, int element) {
+    return cin * element <= 8 ? 4 : cin * element <= 16 ? 2 : 1;
 }
 
 // The same of a variant: 0 is chosen at run time, for rows that are not aligned.
@@ -90,30 +91,32 @@ SPIRA_BOTH constexpr int narrow_parts(int fold) {
 // Packed weights [volume, steps, halves, 32 / fold lanes] of 16 bytes: the lane's operand of a
 // step. Channels past the last are zero. Returns the number of lanes' operands.
 SPIRA_API int64_t narrow_weights(const conv_shape *s) {
-    return (int64_t)s->volume * narrow_steps(s->cin) * narrow_halves(s->cout) *
-           (32 / narrow_fold(s->cin));
+    const int element = numeric_size(s->type);
+    return (int64_t)s->volume * narrow_steps(s->cin, element) * narrow_halves(s->cout) *
+           (32 / narrow_fold(s->cin, element));
 }
 
 template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_KERNEL void __launch_bounds__(256)
     narrow_pack_kernel(const __grid_constant__ conv_pack_params p) {
     const conv_shape &s = p.shape;
+    enum { word = 4 / sizeof(E) }; // channels of a word
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     pdl_wait_alone();
     conv_pack_tag(p, i);
     if (i >= p.total) {
         return;
     }
-    const int steps = narrow_steps(s.cin), halves = narrow_halves(s.cout);
-    const int parts = narrow_parts(narrow_fold(s.cin)),
+    const int steps = narrow_steps(s.cin, sizeof(E)), halves = narrow_halves(s.cout);
+    const int parts = narrow_parts(narrow_fold(s.cin, sizeof(E))),
               lanes = 8 * parts; // lanes of a row; of an offset
     const int lane = (int)(i % lanes), half = (int)(i / lanes % halves);
     const int step = (int)(i / lanes / halves % steps);
     const int64_t offset = i / lanes / halves / steps;
     conv_lane<E> to;
-    const auto place = [=](int e) { // two channels of each of 2 outputs, then the next two
-        return conv_pack_place{(lane % parts * steps + step) * 4 + e / 4 * 2 + e % 2,
-                               (lane / parts * halves + half) * 2 + e / 2 % 2};
+    const auto place = [=](int e) { // a word of each of 2 outputs, then the next words
+        return conv_pack_place{((lane % parts * steps + step) * 2 + e / word / 2) * word + e % word,
+                               (lane / parts * halves + half) * 2 + e / word % 2};
     };
     conv_pack_weights<order>(p, offset, false, place, to.element);
     ((uint4 *)p.packed)[i] = bytes_as<uint4>(to);
