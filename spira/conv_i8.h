@@ -6,6 +6,7 @@
 //   q[k, i, c] = clamp(rne(w[k, i, c] * s(i) / t[c]), -127, 127)
 //   sum[o, c]  = sum over k, i of in[map[o, k], i] * q[k, i, c]         exact, in int32
 //   y          = fmaf((float)sum, t[c] * scale[c], fmaf(bias[c], scale[c], shift[c]))
+//                a shortcut adds bias' + shift' to the last of them; its scale is in its weights
 //   y          = fmaf(residual, s_residual, y)         of int8; otherwise s_residual is 1
 //   out        = act(y), rounded once: to fp16, bf16 or fp32, or to int8 as
 //                clamp(rne(act(y) * out_inverse), -128, 127)
