@@ -3,11 +3,12 @@
 // graph, by the shape decoder of TRELLIS.2 with random weights, and draws it.
 //
 //   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a examples/generate.cu -o generate
-//   ./generate [--side 1024] [--channels 1024] [--picture generate.png] [--check]
+//   ./generate [--side 1024] [--channels 1024] [--picture generate.png] [--check] [--steps]
 //
 // The logits of random weights mean nothing, so a made-up rule overwrites them (generate_shape.h).
 // The host knows capacities alone; how many voxels a level has stays on the GPU. --check compares
-// the features with host loops in fp32: with few channels and cells, as these take long.
+// the features with host loops in fp32: with few channels and cells, as these take long. --steps
+// prints what each kind of step takes, one launch after the other.
 #include "generate_device.cuh"
 #include "generate_host.h"
 #include "scan_picture.h"
@@ -21,7 +22,7 @@ namespace {
 
 struct options {
     int side = 1024, channels = 1024;
-    bool check = false;
+    bool check = false, steps = false;
     const char *picture = "generate.png";
 };
 
@@ -30,6 +31,8 @@ bool options_read(int argc, char **argv, options *o) {
         const bool value = i + 1 < argc;
         if (!strcmp(argv[i], "--check")) {
             o->check = true;
+        } else if (!strcmp(argv[i], "--steps")) {
+            o->steps = true;
         } else if (!strcmp(argv[i], "--side") && value) {
             o->side = atoi(argv[++i]);
         } else if (!strcmp(argv[i], "--channels") && value) {
@@ -38,7 +41,8 @@ bool options_read(int argc, char **argv, options *o) {
             o->picture = argv[++i];
         } else {
             fprintf(stderr,
-                    "usage: generate [--side CELLS] [--channels N] [--picture FILE] [--check]\n"
+                    "usage: generate [--side CELLS] [--channels N] [--picture FILE] [--check] "
+                    "[--steps]\n"
                     "generate: not understood: %s\n",
                     argv[i]);
             return false;
@@ -104,6 +108,32 @@ spira::status time_graph(cudaGraphExec_t graph, cudaStream_t stream, float *medi
     return spira::status_success();
 }
 
+// What the steps take, summed up by level and kind.
+spira::status time_steps(device_run *d, cudaStream_t stream) {
+    static const char *const kinds[] = {"map", "conv 3", "norm", "rule", "divide", "gather"};
+    float sum[levels][7] = {}; // the last: op_conv of size 1
+    cudaEvent_t begin, end;
+    SPIRA_TRY(spira::status_from_cuda(cudaEventCreate(&begin), "time"));
+    SPIRA_TRY(spira::status_from_cuda(cudaEventCreate(&end), "time"));
+    for (const op &o : d->plan->ops) {
+        float ms;
+        cudaEventRecord(begin, stream);
+        SPIRA_TRY(device_step(d, o, stream));
+        cudaEventRecord(end, stream);
+        SPIRA_TRY(spira::status_from_cuda(cudaEventSynchronize(end), "step"));
+        SPIRA_TRY(spira::status_from_cuda(cudaEventElapsedTime(&ms, begin, end), "time"));
+        sum[o.level][o.kind == op_conv && o.size == 1 ? 6 : o.kind] += ms;
+    }
+    for (int l = 0; l < levels; ++l) {
+        printf("stride %2d:", coarsest >> l);
+        for (int k = 0; k < 7; ++k) {
+            printf("  %s %.2f", k == 6 ? "linear" : kinds[k], (double)sum[l][k]);
+        }
+        printf(" ms\n");
+    }
+    return spira::status_success();
+}
+
 // A surface lit from the front: its normal is the gradient of the rule's function.
 spira::status draw(const host_run *h, const char *path) {
     std::vector<scan::picture_mark> marks;
@@ -128,7 +158,7 @@ spira::status draw(const host_run *h, const char *path) {
         }
         marks.push_back(m);
     }
-    const scan::picture_view view = {0.6f, 0.9f, 3};
+    const scan::picture_view view = {0.6f, 0.9f, 3, true};
     scan::picture image;
     SPIRA_TRY(scan::picture_draw(&view, marks.data(), (int64_t)marks.size(), &image));
     const spira::status s = scan::png_write(path, image.rgb, image.width, image.height);
@@ -171,6 +201,9 @@ spira::status run(const options &o) {
     printf("time: %.1f ms, fp16, one CUDA graph, nothing read back; %.2f TFLOP by pairs, %.0f "
            "TFLOP/s; memory %.1f GB\n",
            (double)ms, flop * 1e-12, flop / (double)ms * 1e-9, (double)device->memory_bytes * 1e-9);
+    if (o.steps) {
+        SPIRA_TRY(time_steps(device.get(), stream));
+    }
     SPIRA_TRY(draw(host.get(), o.picture));
     printf("picture: %s\n", o.picture);
     return spira::status_success();

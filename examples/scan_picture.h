@@ -79,6 +79,7 @@ struct picture_view {
     float heading; // turns them around z, radians
     float tilt;    // of the direction from above, radians. Squares need 0, and a heading of 0
     int dot;       // edge of a point, pixels
+    bool whole;    // the outermost marks are drawn, too
 };
 
 // The range of values without the lowest and the highest half per cent. The values change places.
@@ -142,8 +143,8 @@ SPIRA_API void picture_fill(const picture_mark *mark, const float pixel[2], floa
     }
 }
 
-// Draws marks, without the outermost half per cent on each side, over a band that is free for a
-// caption. x is to the right and y upwards, turned and tilted as the view says.
+// Draws marks, without the outermost half per cent on each side (unless `whole`), over a band that
+// is free for a caption. x is to the right and y upwards, turned and tilted as the view says.
 //
 // outputs: out  free it by picture_free. Zeroed on failure. Its previous content is not freed.
 // errors:  status_workspace  no memory; detail: bytes
@@ -158,7 +159,12 @@ SPIRA_API spira::status picture_draw(const picture_view *view, const picture_mar
             values[i] = seen[axis];
             edge = fmaxf(edge, marks[i].edge);
         }
-        picture_range(values, count, range[axis]);
+        if (view->whole && count) {
+            range[axis][0] = *std::min_element(values, values + count);
+            range[axis][1] = *std::max_element(values, values + count);
+        } else {
+            picture_range(values, count, range[axis]);
+        }
     }
     const bool measured = values != nullptr;
     free(values);

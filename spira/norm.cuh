@@ -14,8 +14,7 @@ namespace spira {
 //          capacity is clamped
 // errors   an epsilon that is not above 0
 // Asynchronous, deterministic, equal to norm_host (a NaN may have other bits; silu and gelu differ
-// by the rounding of exp and erf). A NaN or an infinity stays in its
-// row.
+// by the rounding of exp and erf). A NaN or an infinity stays in its row.
 // cost     one launch, no scratch: each row is read and written once. Widest if channels is a
 //          multiple of 8 and all arrays are aligned to 16 bytes
 template <numeric format = numeric_any>
@@ -24,15 +23,15 @@ SPIRA_API status norm(const norm_args *args, cudaStream_t stream) {
     const int lanes = norm_row_lanes(args->channels);
     const bool wide = args->channels % norm_group == 0 && wide_aligned(args->in, 16) &&
                       wide_aligned(args->out, 16) && wide_aligned(args->residual, 16);
+    const norm_cut cut = {bits_for((uint64_t)lanes) - 1, wide, 1.0f / (float)args->channels};
     const int64_t blocks = ceil_div((int64_t)args->capacity * lanes, norm_threads);
     const int64_t held = ceil_div(args->channels, lanes * norm_group);
     return numeric_dispatch<format>(args->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        void (*const kernel)(const norm_args, int, bool) = held <= 1   ? norm_kernel<E, 1>
-                                                           : held <= 4 ? norm_kernel<E, 4>
-                                                                       : norm_kernel<E, 16>;
-        return kernel_launch(kernel, {(unsigned)blocks, norm_threads, stream, "norm"}, *args, lanes,
-                             wide);
+        void (*const kernel)(const norm_args, const norm_cut) = held <= 1   ? norm_kernel<E, 1>
+                                                                : held <= 4 ? norm_kernel<E, 4>
+                                                                            : norm_kernel<E, 16>;
+        return kernel_launch(kernel, {(unsigned)blocks, norm_threads, stream, "norm"}, *args, cut);
     });
 }
 

@@ -73,9 +73,9 @@ SPIRA_API status norm_check(const norm_args *a) {
     return pointer_check(a->count, alignof(int32_t), "count");
 }
 
-// 1 / sqrt(sum of squares / channels + epsilon).
-SPIRA_BOTH float norm_scale(const norm_args &a, float squares) {
-    const float v = float_divide(squares, (float)a.channels) + a.epsilon;
+// 1 / sqrt(sum of squares / channels + epsilon). part: 1 / channels
+SPIRA_BOTH float norm_scale(const norm_args &a, float part, float squares) {
+    const float v = fmaf(squares, part, a.epsilon);
 #ifdef __CUDA_ARCH__
     return float_divide(1.0f, __fsqrt_rn(v));
 #else
@@ -83,12 +83,9 @@ SPIRA_BOTH float norm_scale(const norm_args &a, float squares) {
 #endif
 }
 
-// One channel of an output. x: less the mean
-SPIRA_BOTH float norm_finish(const norm_args &a, int channel, float x, float scale,
-                             float residual) {
-    x = fmaf(x * scale, a.gain ? a.gain[channel] : 1.0f, a.shift ? a.shift[channel] : 0.0f);
-    x += residual;
-    return float_is_nan(x) ? x : activation_apply(x, a.act, a.slope);
+// The activation of a channel.
+SPIRA_BOTH float norm_finish(const norm_args &a, float x) {
+    return a.act == activation_none || float_is_nan(x) ? x : activation_apply(x, a.act, a.slope);
 }
 
 // The sum of the squares of a row, or of the row itself, in the order of the kernel.
@@ -111,6 +108,7 @@ SPIRA_API float norm_sum_host(const float *row, int channels, bool squares) {
 SPIRA_API status norm_host(const norm_args *args) {
     SPIRA_TRY(norm_check(args));
     const norm_args &a = *args;
+    const float part = 1.0f / (float)a.channels;
     float row[conv_channels_max];
     for (int32_t i = 0; i < count_clamp(*a.count, a.capacity); ++i) {
         const int64_t first = (int64_t)i * a.channels;
@@ -118,16 +116,17 @@ SPIRA_API status norm_host(const norm_args *args) {
             row[c] = numeric_load(a.type, a.in, first + c);
         }
         if (a.kind == norm_layer) {
-            const float mean =
-                float_divide(norm_sum_host(row, a.channels, false), (float)a.channels);
+            const float mean = norm_sum_host(row, a.channels, false) * part;
             for (int c = 0; c < a.channels; ++c) {
                 row[c] = float_subtract(row[c], mean);
             }
         }
-        const float scale = norm_scale(a, norm_sum_host(row, a.channels, true));
+        const float scale = norm_scale(a, part, norm_sum_host(row, a.channels, true));
         for (int c = 0; c < a.channels; ++c) {
-            const float residual = a.residual ? numeric_load(a.type, a.residual, first + c) : 0;
-            numeric_store(a.type, a.out, first + c, norm_finish(a, c, row[c], scale, residual));
+            const float gain = a.gain ? a.gain[c] : 1.0f, shift = a.shift ? a.shift[c] : 0.0f;
+            const float residual = a.residual ? numeric_load(a.type, a.residual, first + c) : 0.0f;
+            const float x = fmaf(row[c] * scale, gain, shift) + residual;
+            numeric_store(a.type, a.out, first + c, norm_finish(a, x));
         }
     }
     return status_success();

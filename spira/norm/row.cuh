@@ -14,6 +14,13 @@ namespace spira {
 
 enum { norm_threads = 256 };
 
+// How a launch is cut.
+struct norm_cut {
+    int log_lanes; // of a row
+    bool wide;     // rows are read and written 16 bytes at a time
+    float part;    // 1 / channels
+};
+
 // Adds up what the lanes of a row have. Called by whole warps.
 SPIRA_DEVICE float norm_lanes_sum(float sum, int lanes) {
     for (int step = lanes / 2; step > 0; step /= 2) {
@@ -22,13 +29,23 @@ SPIRA_DEVICE float norm_lanes_sum(float sum, int lanes) {
     return sum;
 }
 
+// Reads 8 channels of a vector that may be null.
+SPIRA_DEVICE void norm_vector_read(const float *vector, int channels, int first, float other,
+                                   float (&to)[norm_group]) {
+#pragma unroll
+    for (int k = 0; k < norm_group; ++k) {
+        to[k] = vector && first + k < channels ? vector[first + k] : other;
+    }
+}
+
 // held: groups of 8 channels that a lane keeps
 template <typename E, int held>
-SPIRA_KERNEL void __launch_bounds__(norm_threads)
-    norm_kernel(const __grid_constant__ norm_args a, int lanes, bool wide) {
-    const int lane = (int)threadIdx.x % lanes;
-    const int64_t i = ((int64_t)blockIdx.x * norm_threads + threadIdx.x) / lanes;
-    const bool there = i < min_of(*a.count, a.capacity);
+SPIRA_KERNEL void __launch_bounds__(norm_threads, held > 4 ? 1 : 2)
+    norm_kernel(const __grid_constant__ norm_args a, const norm_cut cut) {
+    const int lanes = 1 << cut.log_lanes, lane = (int)threadIdx.x & (lanes - 1);
+    const int rows = norm_threads >> cut.log_lanes; // of a thread block
+    const int64_t i = (int64_t)blockIdx.x * rows + (threadIdx.x >> cut.log_lanes);
+    const bool there = i < *a.count && i < a.capacity;
     const int64_t begin = there ? i * a.channels : 0;
     const int channels = there ? a.channels : 0; // rows past the last share the warp's sums
     wide_elements<E, norm_group> row[held];
@@ -36,15 +53,14 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
 #pragma unroll
     for (int h = 0; h < held; ++h) {
         const int first = (lane + h * lanes) * norm_group;
-        wide_read_channels((const E *)a.in + begin, channels, first, wide && first < channels,
+        wide_read_channels((const E *)a.in + begin, channels, first, cut.wide && first < channels,
                            row[h]);
 #pragma unroll
         for (int k = 0; k < norm_group; ++k) {
             sum += element_to_float(row[h].at[k]);
         }
     }
-    const float mean =
-        a.kind == norm_layer ? float_divide(norm_lanes_sum(sum, lanes), (float)a.channels) : 0.0f;
+    const float mean = a.kind == norm_layer ? norm_lanes_sum(sum, lanes) * cut.part : 0.0f;
     float squares = 0;
 #pragma unroll
     for (int h = 0; h < held; ++h) {
@@ -55,7 +71,7 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
             squares = own ? fmaf(x, x, squares) : squares;
         }
     }
-    const float scale = norm_scale(a, norm_lanes_sum(squares, lanes));
+    const float scale = norm_scale(a, cut.part, norm_lanes_sum(squares, lanes));
 #pragma unroll
     for (int h = 0; h < held; ++h) {
         const int first = (lane + h * lanes) * norm_group;
@@ -64,16 +80,18 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
         }
         wide_elements<E, norm_group> residual = {};
         if (a.residual) {
-            wide_read_channels((const E *)a.residual + begin, channels, first, wide, residual);
+            wide_read_channels((const E *)a.residual + begin, channels, first, cut.wide, residual);
         }
+        float gain[norm_group], shift[norm_group];
+        norm_vector_read(a.gain, channels, first, 1.0f, gain);
+        norm_vector_read(a.shift, channels, first, 0.0f, shift);
 #pragma unroll
         for (int k = 0; k < norm_group; ++k) {
-            const int c = (int)min_of(first + k, channels - 1);
-            const float x = float_subtract(element_to_float(row[h].at[k]), mean);
+            const float x = float_subtract(element_to_float(row[h].at[k]), mean) * scale;
             row[h].at[k] = element_from_float<E>(
-                norm_finish(a, c, x, scale, element_to_float(residual.at[k])));
+                norm_finish(a, fmaf(x, gain[k], shift[k]) + element_to_float(residual.at[k])));
         }
-        wide_write_channels(row[h], (E *)a.out + begin, channels, first, wide);
+        wide_write_channels(row[h], (E *)a.out + begin, channels, first, cut.wide);
     }
 }
 
