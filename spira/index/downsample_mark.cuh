@@ -26,7 +26,7 @@ SPIRA_DEVICE uint32_t downsample_sum_warps(uint32_t bits) {
 // block, with barriers inside. buffer: shared address of the window.
 template <typename W, bool square, int tile>
 SPIRA_DEVICE bool downsample_mark_tile(const downsample_task<W> &task,
-                                       const downsample_words<W, tile, tile> &read, uint32_t buffer,
+                                       downsample_words<W, tile, tile> &read, uint32_t buffer,
                                        downsample_tile *t) {
     const downsample_grid<W> &g = task.grid;
     const downsample_grid<uint32_t> near = downsample_grid_near(g);
@@ -65,8 +65,8 @@ SPIRA_KERNEL void __launch_bounds__(tile)
     int before = 0;
     pdl_launch_dependents();
     for (unsigned first = begin; first < end; first += tile) {
-        const downsample_words<W, tile, tile> read =
-            downsample_read<W, tile, tile>(task.grid, in.words, in.capacity, (int)first);
+        downsample_words<W, tile, tile> read =
+            downsample_read<W, tile, tile>(in.words, in.capacity, (int)first);
         const unsigned count = (unsigned)voxel_set_count(in), i = first + threadIdx.x;
         const unsigned last = min(first + tile, count);
         bool head = false;

@@ -163,8 +163,8 @@ SPIRA_KERNEL void __launch_bounds__(threads, 2)
     for (unsigned first = begin; first < end; first += tile) {
         const int origin = downsample_origin((int)first);
         const int chunks = (tile + 2 * downsample_margin) / 32;
-        const downsample_words<W, tile, threads> read =
-            downsample_read<W, tile, threads>(task.grid, in.words, in.capacity, (int)first);
+        downsample_words<W, tile, threads> read =
+            downsample_read<W, tile, threads>(in.words, in.capacity, (int)first);
         if (first == begin) {
             pdl_wait_alone(); // the kernel before makes the marks, and its dependents come here
         }

@@ -52,7 +52,7 @@ SPIRA_DEVICE downsample_grid<uint32_t> downsample_grid_near(const downsample_gri
 template <typename W, int tile, int threads>
 struct downsample_words {
     W word[(tile + 2 * downsample_margin + threads - 1) / threads];
-    W base;
+    W base; // of their distances; until downsample_put: the tile's first word
 };
 
 // The first word of the near window of a tile that starts at voxel `first`.
@@ -63,8 +63,8 @@ SPIRA_DEVICE int downsample_origin(int first) {
 // Starts the loads of the near window, a tile and its margins, before the set's count is known.
 // Words behind the set's count are loaded, too, and have no effect (downsample_put).
 template <typename W, int tile, int threads>
-SPIRA_DEVICE downsample_words<W, tile, threads>
-downsample_read(const downsample_grid<W> &g, const W *words, int32_t capacity, int first) {
+SPIRA_DEVICE downsample_words<W, tile, threads> downsample_read(const W *words, int32_t capacity,
+                                                                int first) {
     downsample_words<W, tile, threads> read;
     const unsigned from = (unsigned)downsample_origin(first) + threadIdx.x;
     words += from;
@@ -75,7 +75,7 @@ downsample_read(const downsample_grid<W> &g, const W *words, int32_t capacity, i
             read.word[j] = words[j * threads];
         }
     }
-    read.base = sizeof(W) == 4 ? 0 : downsample_base(g, words[first - (int)from]);
+    read.base = sizeof(W) == 4 ? 0 : words[first - (int)from];
     return read;
 }
 
@@ -83,8 +83,9 @@ downsample_read(const downsample_grid<W> &g, const W *words, int32_t capacity, i
 // [pad + window + pad] words; words: how many the set has from the window's origin on.
 template <typename W, int tile, int threads>
 SPIRA_DEVICE void downsample_put(const downsample_grid<W> &g,
-                                 const downsample_words<W, tile, threads> &read, int words,
+                                 downsample_words<W, tile, threads> &read, int words,
                                  uint32_t buffer) {
+    read.base = downsample_base(g, read.base); // here, so that nothing waited for it before
     const int all = tile + 2 * downsample_margin, thread = (int)threadIdx.x,
               end = tile + downsample_margin + downsample_near_reach;
     const uint32_t to = buffer + downsample_bytes(downsample_pad) + downsample_bytes(thread);
