@@ -2,6 +2,7 @@
 // tests/gpu/autoware.cu: the nodes under Autoware's names (examples/tensorrt/autoware.cuh), without
 // TensorRT, against loops over coordinates.
 #include "../../examples/tensorrt/autoware.cuh"
+#include "../support/detector_scan.h"
 #include "../support/gpu.cuh"
 
 #include <array>
@@ -356,6 +357,96 @@ DEVICE_TEST(autoware_nodes_are_captured) {
     CHECK(got.features == want.features && got.indices == want.indices && got.count == want.count);
     CUDA_CHECK(cudaGraphExecDestroy(replay));
     CUDA_CHECK(cudaGraphDestroy(graph));
+    CUDA_CHECK(cudaStreamDestroy(stream));
+}
+
+namespace {
+
+// Adds a layer behind the others: of what the last one makes.
+void layer_add(const pairs_form &form, int cout, std::vector<layer> *layers, uint32_t *state) {
+    const layer before = layers->back();
+    problem p = {form, {}, {}, before.shape.cout, cout, true, false};
+    p.indices.resize((size_t)before.rows * 4); // stand for the ones that are not there yet
+    p.features.resize((size_t)(before.rows * p.cin));
+    layers->push_back(layer_make(p, state));
+    layers->back().indices = before.out_indices;
+    layers->back().features = before.out;
+}
+
+} // namespace
+
+// The 21 layers of CenterPoint and BEVFusion in one graph, a pair node each, as AWML exports them:
+// as many voxels as spconv has.
+DEVICE_TEST(autoware_nodes_of_a_scan) {
+    NEED_SCANS("nuscenes_10sweeps.pcd.bin");
+    if (test_quick()) {
+        SKIP("large");
+    }
+    uint32_t state = 1;
+    std::vector<int32_t> indices;
+    const std::vector<int32_t> rows = detector_scan_rows();
+    std::set<place> taken;
+    for (size_t i = 0; i < rows.size(); i += 3) {
+        if (taken.insert({rows[i], rows[i + 1], rows[i + 2]}).second) {
+            indices.insert(indices.end(), {0, rows[i], rows[i + 1], rows[i + 2]});
+        }
+    }
+    CHECK_EQUAL((int32_t)taken.size(), detector_scan_counts[0]);
+    pairs_form inner = submanifold, down = strided;
+    down.output_bound = 120000;
+    const int32_t extents[4][3] = {{1440, 1440, 41}, {720, 720, 21}, {360, 360, 11}, {180, 180, 5}};
+    std::copy(extents[0], extents[0] + 3, inner.spatial_shape);
+    std::vector<layer> layers = {layer_make(
+        {inner, indices, values_make(taken.size() * 5, &state), 5, 16, true, false}, &state)};
+    std::vector<size_t> strided_layers;
+    for (int level = 0; level < 4; ++level) {
+        std::copy(extents[level], extents[level] + 3, inner.spatial_shape);
+        for (int i = 0; i < 4; ++i) {
+            layer_add(inner, 16 << level, &layers, &state);
+        }
+        std::copy(extents[level], extents[level] + 3, down.spatial_shape);
+        down.padding[2] = level < 2; // (1, 1, 0) in front of the last level
+        strided_layers.push_back(layers.size());
+        if (level == 3) {
+            down = flat;
+            down.output_bound = 120000;
+            std::copy(extents[3], extents[3] + 3, down.spatial_shape);
+        }
+        layer_add(down, level < 3 ? 32 << level : 128, &layers, &state);
+    }
+    CHECK_EQUAL(layers.size(), (size_t)21);
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t replay;
+    cudaEvent_t mark[2];
+    std::vector<float> times(11);
+    CUDA_CHECK(cudaStreamCreate(&stream));
+    CUDA_CHECK(cudaEventCreate(&mark[0]));
+    CUDA_CHECK(cudaEventCreate(&mark[1]));
+    CUDA_CHECK(cudaDeviceSynchronize());
+    CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    for (const layer &l : layers) {
+        layer_launch(l, stream);
+    }
+    CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
+    CUDA_CHECK(cudaGraphInstantiateWithFlags(&replay, graph, 0));
+    for (float &ms : times) {
+        CUDA_CHECK(cudaEventRecord(mark[0], stream));
+        CUDA_CHECK(cudaGraphLaunch(replay, stream));
+        CUDA_CHECK(cudaEventRecord(mark[1], stream));
+        CUDA_CHECK(cudaEventSynchronize(mark[1]));
+        CUDA_CHECK(cudaEventElapsedTime(&ms, mark[0], mark[1]));
+    }
+    std::sort(times.begin(), times.end());
+    printf("autoware: 21 pair nodes and 21 products on a scan of nuScenes: %.3f ms\n",
+           (double)times[times.size() / 2]);
+    for (size_t i = 0; i < strided_layers.size(); ++i) {
+        CHECK_EQUAL(device_value(layers[strided_layers[i]].out_count), detector_scan_counts[i + 1]);
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(replay));
+    CUDA_CHECK(cudaGraphDestroy(graph));
+    CUDA_CHECK(cudaEventDestroy(mark[0]));
+    CUDA_CHECK(cudaEventDestroy(mark[1]));
     CUDA_CHECK(cudaStreamDestroy(stream));
 }
 
