@@ -417,21 +417,25 @@ struct conv_host_args {
     int32_t outputs;
 };
 
+SPIRA_API status conv_host_check(const conv_host_args *a, const void *sum) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_TRY(conv_shape_check(&a->shape));
+    SPIRA_REQUIRE(a->in, status_null_pointer, "in", 0);
+    SPIRA_REQUIRE(a->in2 || !a->shape.cin2, status_null_pointer, "in2", 0);
+    SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
+    SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);
+    return size_check(a->outputs, 0, INT64_MAX, "outputs");
+}
+
 // The sums alone: the host loop of every dataflow, in float or, as a reference, in double.
 //
 // outputs  sum [outputs, cout]
 // The order of the additions is fixed: offsets ascending, channels ascending.
 template <typename Sum>
 SPIRA_API status conv_sum_host(const conv_host_args *a, Sum *sum) {
-    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    SPIRA_TRY(conv_host_check(a, sum));
     const conv_shape *s = &a->shape;
-    SPIRA_TRY(conv_shape_check(s));
-    SPIRA_REQUIRE(a->in, status_null_pointer, "in", 0);
-    SPIRA_REQUIRE(a->in2 || !s->cin2, status_null_pointer, "in2", 0);
-    SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
     SPIRA_REQUIRE(a->map || s->volume == 1, status_null_pointer, "map", 0);
-    SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);
-    SPIRA_TRY(size_check(a->outputs, 0, INT64_MAX, "outputs"));
     const int64_t cout = s->cout, pitch = (int64_t)(s->cin + s->cin2) * cout;
     const int64_t block = 64, blocks = ceil_div(a->outputs, block); // shares weights in cache
     SPIRA_PARALLEL_FOR

@@ -49,37 +49,23 @@ SPIRA_API status pairs_sides_check(const conv_shape *s, pairs_sides sides) {
     return status_success();
 }
 
-// A layer in fp32 on the host. shape.type is not read.
-struct conv_pairs_host_args {
-    conv_shape shape;
-    const float *in;     // [inputs, cin]
-    const float *in2;    // [inputs, cin2], or null where cin2 is 0
-    const float *weight; // [volume, cin + cin2, cout]
-    map_lists pairs;     // of map_build_lists_host
-    pairs_sides sides;
-    int32_t outputs;
-};
-
 // Adds the products of all pairs to the sums: the host loop of conv_pairs_run (conv_pairs.cuh), in
 // float or double. Rows that are negative, and outputs from `outputs` on, are skipped.
 //
+// inputs   a: without a map; pairs: of map_build_lists_host
 // outputs  sum [outputs, cout]: accumulated onto
 // errors   a half map of an even volume
 // The order of the additions is fixed: offsets ascending, channels ascending.
 template <typename Sum>
-SPIRA_API status conv_pairs_host(const conv_pairs_host_args *a, Sum *sum) {
-    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+SPIRA_API status conv_pairs_host(const conv_host_args *a, const map_lists *pairs, pairs_sides sides,
+                                 Sum *sum) {
+    SPIRA_TRY(conv_host_check(a, sum));
+    SPIRA_REQUIRE(!a->map, status_unsupported, "map (beside pairs)", 0);
+    SPIRA_TRY(map_lists_check(pairs));
     const conv_shape *s = &a->shape;
-    SPIRA_TRY(conv_shape_check(s));
-    SPIRA_REQUIRE(a->in, status_null_pointer, "in", 0);
-    SPIRA_REQUIRE(a->in2 || !s->cin2, status_null_pointer, "in2", 0);
-    SPIRA_REQUIRE(a->weight, status_null_pointer, "weight", 0);
-    SPIRA_TRY(map_lists_check(&a->pairs));
-    SPIRA_TRY(pairs_sides_check(s, a->sides));
-    SPIRA_REQUIRE(sum, status_null_pointer, "sum", 0);
-    SPIRA_TRY(size_check(a->outputs, 0, INT64_MAX, "outputs"));
+    SPIRA_TRY(pairs_sides_check(s, sides));
     for (int k = 0; k < s->volume; ++k) {
-        const pairs_list list = pairs_list_of(&a->pairs, s->volume, a->sides, a->outputs, k);
+        const pairs_list list = pairs_list_of(pairs, s->volume, sides, a->outputs, k);
         const float *weight = a->weight + (int64_t)k * (s->cin + s->cin2) * s->cout;
         SPIRA_PARALLEL_FOR
         for (int32_t j = list.span.begin; j < list.span.begin + list.span.count; ++j) {

@@ -203,33 +203,17 @@ SPIRA_API void join_bases(const int32_t *capacity, int sets, int32_t *bases) {
 
 // ---- the host loops -----------------------------------------------------------------------------
 
-// A word of the result, and a source row of it.
-template <typename W>
-struct join_key {
-    W word;
-    int32_t number;
-};
-
-template <typename W>
-SPIRA_API bool join_key_before(const join_key<W> &a, const join_key<W> &b) {
-    return a.word != b.word ? a.word < b.word : a.number < b.number;
-}
-
 // Bytes of scratch for join_host. Reads `sets` and the capacities alone.
 template <typename W>
 SPIRA_API status join_host_workspace(const join_args<W> *args, size_t *bytes) {
     int32_t total;
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(join_sources(args, &total));
-    workspace w = workspace_begin(nullptr);
-    workspace_take<join_key<W>>(&w, total);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure_array<voxel_key<W>>(total, bytes);
 }
 
 // Writes the keys of all sets; returns their number.
 template <typename W>
-SPIRA_API int32_t join_host_keys(const join_args<W> *a, join_key<W> *keys) {
+SPIRA_API int32_t join_host_keys(const join_args<W> *a, voxel_key<W> *keys) {
     const join_word_of<W> of = join_word_make<W>(a->layout, a->axis, a->at);
     int32_t base = 0, kept = 0;
     for (int s = 0; s < a->sets; ++s) {
@@ -247,33 +231,15 @@ SPIRA_API int32_t join_host_keys(const join_args<W> *a, join_key<W> *keys) {
 // aligned to 256.
 template <typename W>
 SPIRA_API status join_host(const join_args<W> *args, void *scratch, size_t scratch_bytes) {
-    size_t needed = 0;
+    int32_t total;
+    voxel_key<W> *keys; // words of the result, and their source rows
     SPIRA_TRY(join_check(args));
-    SPIRA_TRY(join_host_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    join_key<W> *keys = (join_key<W> *)scratch;
-    const voxel_set<W> &out = args->out;
+    SPIRA_TRY(join_sources(args, &total));
+    SPIRA_TRY(workspace_open_array(scratch, scratch_bytes, total, &keys));
     const int32_t kept = join_host_keys(args, keys);
-    std::sort(keys, keys + kept, join_key_before<W>);
-    int32_t voxels = 0; // including those beyond the capacity
-    for (int32_t i = 0; i < kept; ++i) {
-        const bool head = i == 0 || keys[i].word != keys[i - 1].word;
-        voxels += head;
-        if (head && voxels <= out.capacity) {
-            out.words[voxels - 1] = keys[i].word;
-        }
-        if (head && voxels <= out.capacity + 1) {
-            args->rows.begin[voxels - 1] = i;
-        }
-        args->rows.order[i] = keys[i].number;
-    }
-    if (voxels > out.capacity) {
-        device_status_note(args->trouble, device_flag_capacity, (uint32_t)voxels);
-    } else {
-        args->rows.begin[voxels] = kept;
-    }
-    *out.count = (int32_t)min_of(voxels, out.capacity);
-    std::fill(out.words + *out.count, out.words + out.capacity, word_none<W>());
+    const voxel_rows rows = {nullptr, args->rows.order, args->rows.begin};
+    std::sort(keys, keys + kept, voxel_key_before<W>);
+    voxel_keys_unique(keys, kept, args->out, rows, false, args->trouble);
     return status_success();
 }
 

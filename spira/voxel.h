@@ -279,12 +279,46 @@ SPIRA_API status voxelize_check(const voxelize_args<W> *args) {
     return pointer_check(args->trouble, alignof(device_status), "trouble");
 }
 
-// The keys of the host's sort.
+// The keys of the host's sorts.
 template <typename W>
 struct voxel_key {
     W word;
     int32_t row; // that it came from
 };
+
+// Makes a set of sorted keys, and says which row fell into which voxel, as unique_launch does.
+// rows.voxel: may be null. report: repeats are errors
+template <typename W>
+SPIRA_API void voxel_keys_unique(const voxel_key<W> *keys, int32_t kept, const voxel_set<W> &set,
+                                 const voxel_rows &rows, bool report, device_status *trouble) {
+    int32_t voxels = 0; // including those beyond the capacity
+    for (int32_t i = 0; i < kept; ++i) {
+        const bool head = i == 0 || keys[i].word != keys[i - 1].word;
+        if (!head && report) {
+            device_status_note(trouble, device_flag_duplicate, (uint32_t)keys[i].row);
+        }
+        voxels += head;
+        rows.order[i] = keys[i].row;
+        if (rows.voxel && voxels <= set.capacity) {
+            rows.voxel[keys[i].row] = voxels - 1;
+        }
+        if (head && voxels <= set.capacity) {
+            set.words[voxels - 1] = keys[i].word;
+        }
+        if (head && voxels <= set.capacity + 1) { // + 1: the end of the last voxel that fits
+            rows.begin[voxels - 1] = i;
+        }
+    }
+    if (voxels <= set.capacity) {
+        rows.begin[voxels] = kept;
+    }
+    voxel_set_end(set, voxels, trouble);
+}
+
+template <typename W>
+SPIRA_API bool voxel_key_before(const voxel_key<W> &a, const voxel_key<W> &b) {
+    return a.word != b.word ? a.word < b.word : a.row < b.row;
+}
 
 // Takes room for the keys [rows] and, with a cap, for the first rows of voxels [rows].
 template <typename W>
@@ -383,7 +417,6 @@ SPIRA_API status voxelize_host(const voxelize_args<W> *args, void *scratch, size
     SPIRA_TRY(voxel_input_check(args->input));
     const word_layout *layout = args->layout;
     const voxel_input *in = args->input;
-    const voxel_set<W> &set = args->set;
     const voxel_rows &rows = args->rows;
     device_status *trouble = args->trouble;
     int32_t *first = nullptr;
@@ -397,38 +430,12 @@ SPIRA_API status voxelize_host(const voxelize_args<W> *args, void *scratch, size
             : (in->points ? voxelize_host_keys<true, false, W>
                           : voxelize_host_keys<false, false, W>);
     int32_t kept = read(layout, in, keys, trouble);
-    std::sort(keys, keys + kept, [](const voxel_key<W> &a, const voxel_key<W> &b) {
-        return a.word < b.word || (a.word == b.word && a.row < b.row);
-    });
+    std::sort(keys, keys + kept, voxel_key_before<W>);
     if (first) {
         kept = voxelize_host_cap(layout, in->max_voxels, keys, kept, first, trouble);
     }
-
-    int32_t voxels = 0; // including those beyond the capacity
-    for (int32_t i = 0; i < kept; ++i) {
-        bool head = i == 0 || keys[i].word != keys[i - 1].word;
-        if (!head && in->duplicates == duplicates_report) {
-            device_status_note(trouble, device_flag_duplicate, (uint32_t)keys[i].row);
-        }
-        voxels += head;
-        rows.order[i] = keys[i].row;
-        if (voxels <= set.capacity) {
-            rows.voxel[keys[i].row] = voxels - 1;
-            if (head) {
-                set.words[voxels - 1] = keys[i].word;
-                rows.begin[voxels - 1] = i;
-            }
-        } else if (head && voxels == set.capacity + 1) {
-            rows.begin[set.capacity] = i; // the end of the last voxel that fits
-        }
-    }
-    if (voxels > set.capacity) {
-        device_status_note(trouble, device_flag_capacity, (uint32_t)voxels);
-    } else {
-        rows.begin[voxels] = kept;
-    }
-    *set.count = (int32_t)min_of(voxels, set.capacity);
-    std::fill(set.words + *set.count, set.words + set.capacity, word_none<W>());
+    const bool report = in->duplicates == duplicates_report;
+    voxel_keys_unique(keys, kept, args->set, rows, report, trouble);
     return status_success();
 }
 

@@ -53,9 +53,8 @@ static void check_lists(random_state *r, const forms_scene<uint32_t> *scene, pai
     l.map.push_back(-1);
     const conv_host_args plain = {s, in.data(), in2.data(), weight.data(), l.map.data(), outputs};
     REQUIRE_OK(conv_sum_host(&plain, wanted.data()));
-    const conv_pairs_host_args args = {s,       in.data(), in2.data(), weight.data(),
-                                       l.pairs, sides,     outputs};
-    REQUIRE_OK(conv_pairs_host(&args, got));
+    const conv_host_args args = {s, in.data(), in2.data(), weight.data(), nullptr, outputs};
+    REQUIRE_OK(conv_pairs_host(&args, &l.pairs, sides, got));
     double worst = 0;
     for (int64_t i = 0; i < total; ++i) {
         worst = fmax(worst, fabs(got[i] - 3 - wanted[(size_t)i]));
@@ -103,8 +102,8 @@ TEST(pairs_host_passes_over_missing_rows) {
     std::fill(in, in + 4, 2.0f);
     std::fill(weight, weight + 6, 1.0f);
     std::fill(sum, sum + 6, 0.0f);
-    const conv_pairs_host_args args = {s, in, nullptr, weight, pairs, pairs_sides_one, 2};
-    CHECK_OK(conv_pairs_host(&args, sum));
+    const conv_host_args args = {s, in, nullptr, weight, nullptr, 2};
+    CHECK_OK(conv_pairs_host(&args, &pairs, pairs_sides_one, sum));
     CHECK(std::count(sum, sum + 6, 4.0f) == 6);
 }
 
@@ -115,10 +114,10 @@ TEST(pairs_host_refuses) {
     const float in[1] = {2}, weight[3] = {3, 4, 5};
     float sum[1] = {1};
     auto run = [&](const map_lists *lists, pairs_sides sides, int32_t outputs) {
-        const conv_pairs_host_args args = {s, in, nullptr, weight, *lists, sides, outputs};
-        return conv_pairs_host(&args, sum);
+        const conv_host_args args = {s, in, nullptr, weight, nullptr, outputs};
+        return conv_pairs_host(&args, lists, sides, sum);
     };
-    CHECK_STATUS(conv_pairs_host(nullptr, sum), status_null_pointer);
+    CHECK_STATUS(conv_pairs_host(nullptr, &pairs, pairs_sides_one, sum), status_null_pointer);
     CHECK_STATUS(run(&pairs, pairs_sides_both, 1), status_unsupported); // an even volume
     CHECK_STATUS(run(&pairs, (pairs_sides)3, 1), status_unsupported);
     CHECK_STATUS(run(&pairs, pairs_sides_one, -1), status_bad_size);
