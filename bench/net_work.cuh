@@ -7,6 +7,10 @@
 #include "../examples/scan_side.h"
 #include "bench.cuh"
 
+#ifndef BENCH_NET_FORMAT
+#define BENCH_NET_FORMAT spira::numeric_any // spira::numeric_f16: builds in less time
+#endif
+
 // The inputs of a network for each row of a scene: `channels` of [rows, columns], in device and in
 // host memory.
 struct net_values {
@@ -78,7 +82,7 @@ SPIRA_API networks::network *net_table(bench_pool *pool, const net_job *job) {
 template <typename W, typename F>
 static spira::status net_call(const net_work<W> *w, F f) {
     return w->i8 ? f(std::integral_constant<spira::numeric, spira::numeric_i8>())
-                 : f(std::integral_constant<spira::numeric, spira::numeric_any>());
+                 : f(std::integral_constant<spira::numeric, BENCH_NET_FORMAT>());
 }
 
 // ---- the steps of a run -------------------------------------------------------------------------

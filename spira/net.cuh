@@ -141,7 +141,7 @@ SPIRA_API status net_load(const device_info *gpu, const net_plan *plan, const ne
 }
 
 // Checks loaded parameters that were stored: they are of this version of spira, of the plan's GPU
-// model and of a network with the same layers, or are refused by name.
+// model and of a network with the same layers and int8 scales, or are refused by name.
 //
 // inputs   loaded [bytes]: a copy in host memory of what net_load has written
 // errors   null pointers; bytes; status_layer for a layer that is another one

@@ -39,20 +39,27 @@ SPIRA_API status net_plan_record(const net_limits *limits, const device_info *gp
     return status_success();
 }
 
-// Applies the records of the limits to all convolutions but those of int8, which have none.
+// Applies the records of the limits to all convolutions.
 SPIRA_API status net_plan_choices(const net_limits *limits, const device_info *gpu, net_plan *p) {
     for (int i = 0; i < p->layer_count; ++i) {
-        if (net_is_conv(&p->layers[i]) && !net_is_i8(&p->layers[i])) {
+        if (net_is_conv(&p->layers[i])) {
             SPIRA_TRY(net_plan_record(limits, gpu, i, p));
         }
     }
     return status_success();
 }
 
-// The tag of a network's parameters, in front of those of its layers.
+// The tag of a network's parameters, in front of those of its layers. In the place of a shape it
+// has a number made of the scales of int8 features, which packed weights contain; 0 without int8.
 SPIRA_API conv_weights_tag net_load_tag(const net_plan *p) {
-    const conv_shape none = {};
-    return conv_weights_tag_make(&p->gpu, &none, -1);
+    conv_shape scales = {};
+    uint32_t mixed = 0;
+    for (int i = -1; i < p->layer_count; ++i) {
+        const bool i8 = net_type_of(p, i) == numeric_i8;
+        mixed = i8 ? (mixed ^ float_bits(net_scale_of(p, i))) * 16777619u + (uint32_t)i : mixed;
+    }
+    scales.volume = (int)mixed;
+    return conv_weights_tag_make(&p->gpu, &scales, -1);
 }
 
 SPIRA_PLAIN_KERNEL void net_tag_kernel(conv_weights_tag tag, conv_weights_tag *to) {

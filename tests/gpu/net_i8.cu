@@ -195,6 +195,13 @@ DEVICE_TEST(gpu_net_i8_replays) {
     CUDA_CHECK(cudaGraphExecDestroy(replay));
     const status other = net_run<word, numeric_f16>(gpu(), &t->device, &t->on_device, nullptr);
     CHECK(other.code == status_layer && strstr(other.subject, "numeric_i8"));
+    const std::vector<char> stored =
+        fetch<char>(t->on_device.loaded, (int64_t)t->device.loaded_bytes);
+    CHECK_OK(net_load_stored(&t->device, stored.data(), stored.size()));
+    t->net.layers[0].range *= 1.5f; // packed weights have the other range in them
+    REQUIRE_OK(
+        net_plan_device<word>(gpu(), t->net.layers, t->net.count, &t->layout, &limits, &t->device));
+    CHECK_STATUS(net_load_stored(&t->device, stored.data(), stored.size()), status_unsupported);
     guarded_finish();
 }
 

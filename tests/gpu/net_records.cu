@@ -2,6 +2,7 @@
 // tests/gpu/net_records.cu: tuning records in device plans: which ones a plan takes. Planning
 // launches nothing, so these tests run without a GPU, for GPUs that the machine may not have.
 #include "../support/devices.h"
+#include "../support/net_i8.h"
 #include "../support/net_records.cuh"
 
 using namespace nets;
@@ -17,13 +18,18 @@ const device_info hopper = device_made(90, 132, 232448, true),
 // Without a GPU: what is taken, on all devices.
 TEST(gpu_net_plan_takes_records) {
     for (const device_info *d : {&hopper, &ampere, &turing}) {
-        for (numeric type : types) {
+        for (numeric type : {numeric_f16, numeric_bf16, numeric_tf32, numeric_f32, numeric_i8}) {
+            const bool int8 = type == numeric_i8;
             for (const char *name : {"zoo", "MinkUNet42"}) {
                 for (int turn = 0; turn < 4; ++turn) {
                     network n;
                     net_plan none, tuned;
                     network_named(name, &n);
-                    net_limits limits = limits_make(&n, type, 5000, false);
+                    net_limits limits = limits_make(&n, int8 ? numeric_f16 : type, 5000, false);
+                    if (int8) {
+                        net_formats_i8(n.layers, n.count);
+                        i8net::ranges_make(&n, &limits);
+                    }
                     REQUIRE_OK(plan_for(&n, &limits, d, &none));
                     CHECK_EQUAL(check_choices(&none, d), 0);
                     const std::vector<tune_record> records = records_of(&none, d, turn);
