@@ -11,7 +11,7 @@
 //
 //   gather    copies each input row to its places in a buffer, offset by offset: gathered [rows,
 //             cin + cin2]
-//   products  gathered * weight[k] of each offset, batched (gemm/group.h): products [rows, cout]
+//   products  gathered * weight[k] of each offset, batched (gemm/layer.h): products [rows, cout]
 //   scatter   adds up the products of each output in registers, offsets ascending, and applies the
 //             epilogue: out [outputs, cout]
 //

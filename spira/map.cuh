@@ -32,13 +32,6 @@ namespace spira {
 
 // ---- which kernel builds what -------------------------------------------------------------------
 
-// Whether a request is for os with all offsets of a cube, or for some of them, and nothing else.
-template <typename W>
-SPIRA_API bool map_request_near(const map_request<W> *r) {
-    const map_forms &f = r->forms;
-    return compact_takes(&r->kernel) && f.os && !f.ws && !f.mask && !f.half;
-}
-
 // Launches one kernel for up to map_batch_max requests.
 template <typename W>
 using map_launcher = status (*)(const word_layout *, const map_request<W> *const *, int, bool,
@@ -55,7 +48,8 @@ SPIRA_API map_launcher<W> map_launcher_of(const map_request<W> *r) {
         launch = map_search_launch<W, kinds>;
     }
     if constexpr (kinds & map_kind_mixed) {
-        if (map_request_near(r)) {
+        const map_forms &f = r->forms;
+        if (compact_takes(&r->kernel) && f.os && !f.ws && !f.mask && !f.half) {
             launch =
                 three ? plane_launch<W, 3, plane_form_near> : plane_launch<W, 5, plane_form_near>;
         }

@@ -94,10 +94,6 @@ SPIRA_BOTH bool voxel_is_capped(const voxel_input *in) {
     return in->max_voxels > 0 && in->max_voxels < in->rows;
 }
 
-SPIRA_BOTH bool voxel_in_extent(const voxel &v, triple extent) {
-    return v.x >= 0 && v.x < extent.x && v.y >= 0 && v.y < extent.y && v.z >= 0 && v.z < extent.z;
-}
-
 // Packs an input row. Returns what is wrong with it; *word is word_none() then.
 //
 // ranged  whether the input has a range
@@ -121,7 +117,8 @@ SPIRA_BOTH voxel_verdict voxel_word(const word_layout *layout, const voxel_input
     } else {
         v = {raw->batch, raw->coord[0], raw->coord[1], raw->coord[2]};
     }
-    if (ranged && !voxel_in_extent(v, in->extent)) {
+    const triple e = in->extent;
+    if (ranged && (v.x < 0 || v.x >= e.x || v.y < 0 || v.y >= e.y || v.z < 0 || v.z >= e.z)) {
         return voxel_outside;
     }
     if (!word_contains(layout, v)) {

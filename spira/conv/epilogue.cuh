@@ -84,30 +84,21 @@ __device__ __forceinline__ float2 conv_pair_to_floats<__nv_bfloat16>(uint32_t pa
     return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
 }
 
-template <>
-__device__ __forceinline__ uint32_t conv_pair_bounded<__half>(float x, float y, float bound) {
-    uint32_t v;
-    asm("{ .reg .b32 b;\n"
-        "cvt.rn.f16x2.f32 b, %3, %3;\n"
-        "cvt.rn.f16x2.f32 %0, %2, %1;\n"
-        "max.NaN.f16x2 %0, %0, b; }"
-        : "=r"(v)
-        : "f"(x), "f"(y), "f"(bound));
-    return v;
-}
-
-template <>
-__device__ __forceinline__ uint32_t conv_pair_bounded<__nv_bfloat16>(float x, float y,
-                                                                     float bound) {
-    uint32_t v;
-    asm("{ .reg .b32 b;\n"
-        "cvt.rn.bf16x2.f32 b, %3, %3;\n"
-        "cvt.rn.bf16x2.f32 %0, %2, %1;\n"
-        "max.NaN.bf16x2 %0, %0, b; }"
-        : "=r"(v)
-        : "f"(x), "f"(y), "f"(bound));
-    return v;
-}
+#define SPIRA_PAIR_BOUNDED(E, type)                                                                \
+    template <>                                                                                    \
+    __device__ __forceinline__ uint32_t conv_pair_bounded<E>(float x, float y, float bound) {      \
+        uint32_t v;                                                                                \
+        asm("{ .reg .b32 b;\n"                                                                     \
+            "cvt.rn." type ".f32 b, %3, %3;\n"                                                     \
+            "cvt.rn." type ".f32 %0, %2, %1;\n"                                                    \
+            "max.NaN." type " %0, %0, b; }"                                                        \
+            : "=r"(v)                                                                              \
+            : "f"(x), "f"(y), "f"(bound));                                                         \
+        return v;                                                                                  \
+    }
+SPIRA_PAIR_BOUNDED(__half, "f16x2")
+SPIRA_PAIR_BOUNDED(__nv_bfloat16, "bf16x2")
+#undef SPIRA_PAIR_BOUNDED
 #endif
 
 // ---- four channels ------------------------------------------------------------------------------

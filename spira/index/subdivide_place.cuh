@@ -12,7 +12,7 @@
 
 #include "../base/wide.cuh"
 #include "../subdivide.h"
-#include "choice_tiles.cuh"
+#include "prune_write.cuh"
 
 namespace spira {
 
