@@ -30,11 +30,20 @@ def field(key, value):
     return number(key << 3 | 2) + number(len(data)) + data
 
 
+def real(key, value):
+    """A field of four bytes."""
+    return number(key << 3 | 5) + struct.pack("<f", value)
+
+
 def attribute(name, value):
     if isinstance(value, int):
         content, kind = field(3, value), 2
     elif isinstance(value, str):
         content, kind = field(4, value), 3
+    elif isinstance(value, float):
+        content, kind = real(2, value), 1
+    elif value and isinstance(value[0], float):
+        content, kind = b"".join(real(7, n) for n in value), 6
     else:
         content, kind = b"".join(field(8, int(n)) for n in value), 7
     return field(5, field(1, name) + content + field(20, kind))
@@ -142,17 +151,24 @@ class Writer:
         order = [4] + self.ordered((0, 1, 2)) + [3] # [cout, the file's axes, cin]
         self.text += tensor(names[0], weight.transpose(order)) + tensor(names[1], bias)
         relu = row.act == "relu" and not row.has_residual
+        int8, to_int8 = getattr(row, "int8", False), getattr(row, "range", 0) > 0
+        ranges = dict(input_dynamic_range=float(row.sources[0].range), weight_dynamic_ranges=[
+            float(n) for n in np.abs(weight).max((0, 1, 2, 3))]) if int8 else {}
+        stored = "int8" if to_int8 and not row.has_residual else "fp16"
         output = self.add(
             "SparseConvolution", [self.tensors[id(row.sources[0])], *names], "conv",
             activation="ReLU" if relu else "None", dilation=self.ordered(row.dilation), groups=1,
             in_channels=int(cin), input_spatial_shape=self.ordered(before[1]),
             inverse=int(row.transposed), kernel_size=self.ordered(size), ndim=3,
-            out_channels=int(cout), output_bound=200000, output_precision="fp16",
+            out_channels=int(cout), output_bound=200000, output_precision=stored,
             output_spatial_shape=self.ordered(made[1]), padding=self.ordered(padding),
-            precision="fp16", rulebook=rulebook, stride=self.ordered(row.stride), subm=int(kept),
-            transposed=0)
+            precision="int8" if int8 else "fp16", rulebook=rulebook,
+            stride=self.ordered(row.stride), subm=int(kept), transposed=0, **ranges)
         if row.has_residual:
-            output = self.add("Add", [output, self.tensors[id(row.residual)]], "add")
+            added = float(row.residual.range) if int8 else 0.0
+            ranges = dict(input0_dynamic_range=added, input1_dynamic_range=added, precision="int8",
+                          output_precision="int8" if to_int8 else "fp16") if added else {}
+            output = self.add("Add", [output, self.tensors[id(row.residual)]], "add", **ranges)
             output = self.add("Relu", [output], "relu") if row.act == "relu" else output
         self.sets[id(row)], self.tensors[id(row)] = made, output
         return 1, int(cout)
@@ -176,7 +192,8 @@ def file_of(rows, extent, cin, axes=ZYX):
 
     rows    the table: objects with op ("conv" or "dense"), name, sources, residual and has_residual,
             act, stride, padding, dilation, expand, transposed, weight, bias, scale and shift as of
-            spira.pytorch.trace.Layer; an inverse row also has `back`, the strided one
+            spira.pytorch.trace.Layer; an inverse row also has `back`, the strided one. Rows of int8
+            have int8 = True, and rows that write what those read have `range`, its largest magnitude
     extent  x, y, z of the input
     cin     values of a voxel
     """

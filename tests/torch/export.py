@@ -5,6 +5,7 @@
 #     export.py SCAN LEVELS [part of a name]...     the examples, built for the host
 import os
 import pickle
+import struct
 import subprocess
 import sys
 import tempfile
@@ -438,6 +439,29 @@ def test_int8_training():
         assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
         optimizer.step()
     assert losses[-1] < 0.8 * losses[0], losses
+
+
+def test_int8_in_onnx():
+    """The nodes say which layers are int8, and at which ranges."""
+    net = lively(Of(lambda m, x: m.tail(m.wide(m.block(m.stem(x)))), stem=conv(4, 8), block=residual(
+        spconv, 8, 8, 3, "b"), wide=residual(spconv, 8, 16, 3, "w"), tail=conv(16, 8)))
+    scene = Scene(shape=(41, 64, 72), batch=1)
+    qat.prepare(net, scene.tensor(spconv)[0])
+    ranges = qat.calibrate(net, [scene.tensor(spconv)[0]])
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "net.onnx")
+        table = spconv.export(net, scene.tensor(spconv)[0], path)
+        code, said = run(SCAN, "--onnx", path, "--list")
+        with open(path, "rb") as file:
+            data = file.read()
+    lines = said.splitlines()[1:]
+    assert code == 0 and [line.endswith(", int8") for line in lines] == [False] + 6 * [True], said
+    assert len(ranges) == 6 and data.count(b"input1_dynamic_range") == 2
+    for name, value in ranges.items():
+        assert struct.pack("<f", value) in data, f"{name}: its range is not in the file"
+    for layer in table.layers[1:]:
+        folded, _ = checkpoint_onnx.fold(vars(layer))
+        assert struct.pack("<f", abs(folded[..., 3]).max()) in data, f"{layer.name}: of its weights"
 
 
 def test_int8_is_refused_by_name():

@@ -38,7 +38,7 @@ def export(net, x, path, type="fp16"):
     network without a dense map whose strided layers have size = stride, no padding, and cut nothing
     off takes scenes of any extent.
 
-    Layers that qat.prepare made int8 ones are int8 in C++, too: the blob has their ranges.
+    Layers that qat.prepare made int8 ones are int8 in C++, too: the file has their ranges.
     """
     table = table_of(net, x)
     stem, suffix = os.path.splitext(path)
@@ -143,4 +143,9 @@ def onnx_of(table):
                    + ", which libspconv's dialect has no node for")
         if layer.act not in ("none", "relu"):
             refuse(layer.name, f"{layer.act}; libspconv's dialect has ReLU alone")
+    for layer, kind, values in ranges_of(table):
+        if kind == "range":
+            layer.range = values[0]
+        else:
+            layer.int8 = True
     return onnx.file_of(table.layers, table.extent, table.input_channels)

@@ -56,6 +56,7 @@ class Layer:
 
     weight [x, y, z, cin, cout], bias, scale, shift [cout]   float64 arrays, or None
     module   of a convolution
+    int8, range   of eight bits, for .onnx files
     by       the innermost module that returns its features, or None
     """
 
@@ -67,6 +68,7 @@ class Layer:
         self.residual, self.has_residual, self.act, self.slope = None, False, "none", 0.0
         self.weight = self.bias = self.scale = self.shift = self.module = self.by = None
         self.extent = self.leads_to = None # of its set; the set itself, of a layer that makes one
+        self.int8, self.range = False, 0.0
         self.back = None # of an inverse convolution: the layer that made the set which it reads
         self.__dict__.update(about)
 
