@@ -101,6 +101,51 @@ def test_inverse():
             assert torch.equal(y.indices.cpu(), scene.indices), "other rows than before"
 
 
+def test_transposed():
+    """Against PyTorch's dense layer, at the voxels that a tap of an input leads to; and back."""
+    for ndim, shape in ((1, (60,)), (2, (9, 11)), (3, (5, 6, 4))):
+        dense = getattr(nn.functional, f"conv_transpose{ndim}d")
+        for size, stride, padding, more in ((2, 2, 0, 0), (3, 2, 1, 1), (3, 1, 1, 0), (2, 3, 0, 2),
+                                            (5, 2, 2, 0)):
+            net = getattr(spconv, f"SparseConvTranspose{ndim}d")(
+                4, 6, size, stride, padding, output_padding=more).to(DEVICE)
+            x, leaf = Scene(shape, rows=60).tensor(spconv)
+            y = net(x)
+            plain = x.dense().detach().requires_grad_()
+            weight = net.weight.detach().clone().requires_grad_()
+            options = dict(stride=stride, padding=padding, output_padding=more)
+            turned = weight.permute(ndim + 1, 0, *range(1, ndim + 1)) # [in, out, ...]
+            z = dense(plain, turned, **options)
+            reached = dense((x.dense() != 0).any(1, True).float(),
+                            torch.ones(1, 1, *[size] * ndim, device=DEVICE), **options) > 0.5
+            assert y.spatial_shape == list(z.shape[2:]), f"{y.spatial_shape}, not {z.shape}"
+            at = y.indices.long()
+            assert len(at) == reached.sum() and reached[at[:, 0], 0, *at[:, 1:].T].all()
+            want = z[at[:, 0], :, *at[:, 1:].T]
+            close(y.features, want + net.bias, 2e-5, f"{ndim} {size} {stride}")
+            given = torch.randn_like(want)
+            y.features.backward(given)
+            want.backward(given)
+            rows = x.indices.long()
+            close(leaf.grad, plain.grad[rows[:, 0], :, *rows[:, 1:].T], 2e-5, "gradient of x")
+            close(net.weight.grad, weight.grad, 2e-5, "gradient of the weight")
+            assert y.coordinates().voxels.rows is None # rows are in order
+    up = spconv.SparseConvTranspose3d(4, 4, 2, 2).to(DEVICE)
+    x, _ = Scene().tensor(spconv)
+    assert up(x).coordinates() is up(x).coordinates() # the set is made once
+    again = spconv.SubMConv3d(4, 4, 3).to(DEVICE)(up(x))
+    assert again.coordinates() is up(x).coordinates()
+    none = x.features[:0], x.indices[:0], x.spatial_shape, x.batch_size
+    assert len(up(spconv.SparseConvTensor(*none)).features) == 0
+    raises(ValueError, "dilation", lambda: spconv.SparseConvTranspose3d(4, 4, 3, dilation=2))
+    raises(ValueError, "output_padding", lambda: spconv.SparseConvTranspose3d(
+        4, 4, 3, 2, output_padding=2))
+    raises(ValueError, "padding", lambda: spconv.SparseConvTranspose3d(4, 4, 2, 1, 9).to(DEVICE)(x))
+    f, i, count = spconv.pad(x.features, x.indices, len(x.indices) + 5)
+    raises(NotImplementedError, "capacity mode", lambda: up(spconv.SparseConvTensor(
+        f, i, x.spatial_shape, x.batch_size, count=count)))
+
+
 def test_pooling():
     for ndim, shape in ((2, (17, 20)), (3, (11, 14, 9))):
         for size, stride, padding in ((2, 2, 0), (3, 2, 1), (2, None, 0), (3, 1, 1)):

@@ -10,6 +10,7 @@ contiguous_weights, export, qat, and count=, capacities= and ordered= of SparseC
 """
 from . import names, qat
 from .conv import (SparseConv1d, SparseConv2d, SparseConv3d, SparseConvolution,
+                   SparseConvTranspose1d, SparseConvTranspose2d, SparseConvTranspose3d,
                    SparseInverseConv1d, SparseInverseConv2d, SparseInverseConv3d, SubMConv1d,
                    SubMConv2d, SubMConv3d, contiguous_weights)
 from .export import export

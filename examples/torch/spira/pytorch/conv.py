@@ -13,7 +13,6 @@ from .tensor import IndiceData, SparseConvTensor, refuse_proxy
 
 
 SUBMANIFOLD = "submanifold"  # kind of IndiceData
-TRANSPOSED = "use SparseInverseConv, which leads back to the finer voxels"
 HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -86,8 +85,6 @@ class SparseConvolution(SparseModule):
         super().__init__(name=name)
         if groups != 1:
             raise NotImplementedError(f"groups: only 1, not {groups}")
-        if transposed:
-            raise NotImplementedError(f"transposed: {TRANSPOSED}")
         if getattr(act_type, "name", act_type) not in (None, "None_"):
             raise NotImplementedError(f"act_type: {act_type}; put the activation behind the layer")
         self.ndim, self.in_channels, self.out_channels = ndim, in_channels, out_channels
@@ -97,12 +94,13 @@ class SparseConvolution(SparseModule):
         self.dilation = each_axis(dilation, ndim, "dilation")
         self.output_padding = each_axis(output_padding, ndim, "output_padding")
         self.kernel = self.kernel_size, self.dilation
-        self.groups, self.subm, self.inverse, self.transposed = groups, subm, inverse, False
+        self.groups, self.subm, self.inverse, self.transposed = groups, subm, inverse, transposed
         self.indice_key, self.algo, self.fp32_accum = indice_key, algo, fp32_accum
         self.record_voxel_count = record_voxel_count
         self.act_type, self.act_alpha, self.act_beta = act_type, act_alpha, act_beta
         self._check_sizes()
-        self.conv1x1 = set(self.kernel_size) == {1} and set(self.stride) == {1} and not inverse
+        self.conv1x1 = set(self.kernel_size) == {1} and set(self.stride) == {1} and \
+            not inverse and not transposed
         if self.conv1x1 and not subm and any(self.padding):
             raise ValueError("padding: 0 is needed by a layer of size 1 and stride 1, not "
                              f"{list(self.padding)}")
@@ -126,6 +124,11 @@ class SparseConvolution(SparseModule):
                              f"{list(self.kernel_size)}")
         if self.subm and max(self.stride) > 1:
             raise ValueError(f"stride: a submanifold layer has 1, not {list(self.stride)}")
+        if self.transposed and max(self.dilation) > 1:
+            raise ValueError(f"dilation: a transposed layer has 1, not {list(self.dilation)}")
+        if self.transposed and any(not 0 <= more < stride for more, stride in
+                                   zip(self.output_padding, self.stride)):
+            raise ValueError(f"output_padding: from 0 to stride - 1, not {list(self.output_padding)}")
 
     def _empty_weight(self, made):
         if self.conv1x1:
@@ -147,6 +150,8 @@ class SparseConvolution(SparseModule):
         if self.conv1x1:
             return self._pointwise(input)
         here = input.coordinates()
+        if self.transposed:
+            return self._transposed(input, here)
         found, notes = self._find(input, here)
         features = input.ordered(here)
         weight, bias = self._tensors()
@@ -160,6 +165,19 @@ class SparseConvolution(SparseModule):
             centre = weight[(slice(None), *(size // 2 for size in self.kernel_size))].t()
             sums = here.all_rows(sums, features, centre)
         return input.with_ordered(sums, found.outputs, notes)
+
+    def _transposed(self, x, here):
+        """The inverse of a strided layer on the grown set. That layer's outputs may be more voxels
+        than x has: those are zero."""
+        fine, coarse, kernel_map, kept, place = here.grown(
+            self.kernel_size, self.stride, self.padding, self.output_padding)
+        features = layers.autocast(x.ordered(here))
+        weight, bias = self._tensors()
+        self._check_features(features, weight)
+        rows = features.new_zeros(coarse.rows, self.in_channels).index_copy(0, place,
+                                                                            features[kept])
+        sums = layers.conv(rows, self.weight_of_map(weight), bias, kernel_map.reverse())
+        return x.with_ordered(sums, fine)
 
     def _tensors(self):
         """Weight and bias. A module's attributes are slow, but may be other than its parameters."""
@@ -268,6 +286,17 @@ class _Submanifold(SparseConvolution):
                          fp32_accum=fp32_accum, name=name, **options)
 
 
+class _Transposed(SparseConvolution):
+    ndim = 3
+
+    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1,
+                 groups=1, bias=True, indice_key=None, algo=None, fp32_accum=None,
+                 record_voxel_count=False, large_kernel_fast_algo=False, name=None, **options):
+        super().__init__(type(self).ndim, in_channels, out_channels, kernel_size, stride, padding,
+                         dilation, groups, bias, transposed=True, indice_key=indice_key, algo=algo,
+                         fp32_accum=fp32_accum, name=name, **options)
+
+
 class _Inverse(SparseConvolution):
     ndim = 3
 
@@ -312,3 +341,17 @@ class SparseInverseConv2d(_Inverse):
 
 class SparseInverseConv3d(_Inverse):
     """Back to the voxels that the layer of `indice_key` read, in their order."""
+
+
+class SparseConvTranspose1d(_Transposed):
+    ndim = 1
+
+
+class SparseConvTranspose2d(_Transposed):
+    ndim = 2
+
+
+class SparseConvTranspose3d(_Transposed):
+    """The output voxels are i * stride - padding + tap of all inputs i, within the extent
+    (n - 1) * stride - 2 * padding + size + output_padding. One read-back; nothing is noted under
+    its indice_key."""

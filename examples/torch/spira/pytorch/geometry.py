@@ -68,7 +68,7 @@ class CoordinateSet:
         self.number = number
         self.padding = self.extra = None
         self.promised = None # the order of rows that are said to be in order
-        self._maps, self._strided = {}, {}
+        self._maps, self._strided, self._grown = {}, {}, {}
         self._indices, self._version = None, None
         if indices is not None:
             self._note(indices)
@@ -239,6 +239,41 @@ class CoordinateSet:
         self._strided[rule] = made, kernel_map
         return made
 
+    def grown(self, size, stride, padding, more):
+        """The set of a transposed layer, as (its voxels, those of the strided layer that leads from
+        them here, that layer's map, the rows of this set that it has, their rows there)."""
+        rule = (size, stride, padding, more)
+        if rule not in self._grown:
+            if not self.voxels.exact or self.extra is not None:
+                raise NotImplementedError("transposed layers: not in capacity mode, and not with "
+                                          "layers.keep_duplicates")
+            self._grown[rule] = sets.for_autograd(self.grow, *rule)
+        return self._grown[rule]
+
+    def grow(self, size, stride, padding, more):
+        at = one_axis(self.voxels.indices(), len(size)).long()
+        steps = at.new_tensor([1, *stride]), at.new_tensor([0, *padding])
+        taps = torch.cartesian_prod(*map(torch.arange, (1, *size))).to(at.device)
+        shape = [(n - 1) * s - 2 * p + k + m for n, k, s, p, m in
+                 zip(self.spatial_shape, size, stride, padding, more)]
+        if min(shape) < 1:
+            raise ValueError(f"padding: a spatial_shape of {shape} is left")
+        made = (at * steps[0] - steps[1]).unsqueeze(1) + taps
+        inside = ((made[..., 1:] >= 0) & (made[..., 1:] < made.new_tensor(shape))).all(2)
+        keys = torch.unique(row_keys(made[inside], shape)) # in the order of a set
+        columns = []
+        for n in shape: # the first axis changes fastest
+            columns.append(keys % n)
+            keys = keys // n
+        fine = CoordinateSet.of(torch.stack([keys, *columns], 1).int(), shape, self.batch_size)
+        coarse, kernel_map = fine.strided(size, stride, padding, (1,) * len(size))
+        theirs, order = row_keys(one_axis(coarse.voxels.indices(), len(size)).long(),
+                                 self.spatial_shape).sort()
+        ours = row_keys(at, self.spatial_shape)
+        place = torch.searchsorted(theirs, ours).clamp(max=max(len(theirs) - 1, 0))
+        kept = (theirs[place] == ours).nonzero()[:, 0] if len(theirs) else place[:0]
+        return fine, coarse, kernel_map, kept, order[place[kept]]
+
     def capacity_of(self, rule, key):
         """Rows for the set of a strided layer."""
         asked = self.capacities or {}
@@ -268,6 +303,19 @@ def with_axes(indices):
     if not missing_axes(indices):
         return indices
     return torch.stack([indices[:, 0], torch.zeros_like(indices[:, 0]), indices[:, 1]], 1)
+
+
+def one_axis(indices, axes):
+    """Indices of a set, in so many axes as its tensor has."""
+    return indices[:, [0, 2]] if axes == 1 else indices
+
+
+def row_keys(indices, shape):
+    """int64: numbers in the order of sort_rows."""
+    key = indices[:, 0].long()
+    for axis in range(len(shape), 0, -1):
+        key = key * int(shape[axis - 1]) + indices[:, axis]
+    return key
 
 
 def three(values, fill):

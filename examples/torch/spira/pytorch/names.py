@@ -5,7 +5,7 @@ import sys
 from enum import Enum
 from types import ModuleType
 
-from . import conv, modules, tensor, voxels
+from . import modules, tensor, voxels
 
 
 class ConvAlgo(Enum):
@@ -18,7 +18,6 @@ class ConvAlgo(Enum):
 # Classes that can be imported, and are refused by name where one is made.
 FOUR = "there are one to three axes"
 REFUSED = {
-    **{f"SparseConvTranspose{axes}d": conv.TRANSPOSED for axes in (1, 2, 3)},
     **{f"{kind}4d": FOUR for kind in ("SparseConv", "SubMConv", "SparseInverseConv",
                                       "SparseConvTranspose", "SparseMaxPool", "SparseAvgPool")},
     "HashTable": "there is no hash table: voxels are sorted words (spira.voxel_set)",

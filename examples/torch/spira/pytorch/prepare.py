@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from .. import layers, sets
-from .geometry import CoordinateSet, largest, missing_axes, with_axes
+from .geometry import CoordinateSet, largest, missing_axes, row_keys, with_axes
 from .tensor import SparseConvTensor
 
 _recipes = weakref.WeakKeyDictionary()  # module -> Recipe
@@ -101,10 +101,7 @@ def sort_rows(indices, spatial_shape):
     With features, indices and labels in this order, no layer permutes rows. Meant for the place
     where the data is made: a voxel has to be sorted once only.
     """
-    key = indices[:, 0].long()
-    for axis in range(len(spatial_shape), 0, -1):
-        key = key * int(spatial_shape[axis - 1]) + indices[:, axis]
-    return key.argsort()
+    return row_keys(indices, spatial_shape).argsort()
 
 
 def pad(features, indices, capacity):

@@ -317,6 +317,8 @@ class Builder:
         sources, m = self.parts(value.sources[0]), value.module
         if len(sources) > 2:
             refuse(value.where, f"reads {len(sources)} concatenated tensors; at most 2 are possible")
+        if m is not None and m.transposed:
+            refuse(value.where, "a transposed convolution, which no table has")
         if m is None: # nn.Linear
             weight = array(value.matrix)[None, None, None]
             bias = None if value.added is None else array(value.added)
