@@ -6,8 +6,7 @@
 // persistent. A worker is a thread block, or a cluster of two that share each tile. Tiles are
 // numbered by the ordered layout's schedule (heavy ones first). Each round deals one tile to every
 // worker, and every other round deals them in reverse, so that all workers have about the same
-// work. Or, `twice`, two rounds in reverse behind the first and so on: better where there are few
-// rounds, as the workers that have the heaviest tiles get none of a third round that is not whole.
+// work.
 #ifndef SPIRA_CONV_SCHEDULE_CUH
 #define SPIRA_CONV_SCHEDULE_CUH
 
@@ -25,14 +24,12 @@ struct conv_work {
 };
 
 // Where the worker's tile stands in the schedule.
-template <bool twice = false>
 SPIRA_DEVICE int conv_tile_place(const conv_work &w, int tile) {
-    const bool reverse = twice ? (tile + 1) & 2 : tile & 1;
-    return tile * w.workers + (reverse ? w.workers - 1 - w.own : w.own);
+    return tile * w.workers + (tile & 1 ? w.workers - 1 - w.own : w.own);
 }
 
 // columns: output channels of a slice; tile_row_groups: of a tile.
-template <int columns, int tile_row_groups, bool twice = false>
+template <int columns, int tile_row_groups>
 SPIRA_DEVICE conv_work conv_work_of(const conv_params &p) {
     conv_work w;
     w.outputs = count_clamp(*p.count, p.capacity);
@@ -42,7 +39,7 @@ SPIRA_DEVICE conv_work conv_work_of(const conv_params &p) {
     w.channel = (int)blockIdx.y * columns;
     int all = (w.row_groups + tile_row_groups - 1) / tile_row_groups;
     int rounds = (int)((uint32_t)all / gridDim.z);
-    w.tiles = rounds + (conv_tile_place<twice>(w, rounds) < all);
+    w.tiles = rounds + (conv_tile_place(w, rounds) < all);
     return w;
 }
 

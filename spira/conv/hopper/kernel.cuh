@@ -48,12 +48,12 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
     if (p.programmatic) {
         pdl_wait(); // before the first output
     }
-    int next = hopper_tile<T::columns>(p, work, own.set);
+    int next = hopper_tile(p, work, own.set);
     for (int tile = own.set; tile < work.tiles; tile += T::sets) {
         // Sets read the number late: the other set multiplies meanwhile, and registers are scarce.
-        int number = pingpong ? hopper_tile<T::columns>(p, work, tile) : next;
+        int number = pingpong ? hopper_tile(p, work, tile) : next;
         int output[T::row_groups][2];
-        next = pingpong ? 0 : hopper_tile<T::columns>(p, work, tile + 1);
+        next = pingpong ? 0 : hopper_tile(p, work, tile + 1);
         hopper_outputs_load<T::row_groups>(p, work.outputs, number * hopper_row_groups + own.group,
                                            output);
         uint2 residual[T::row_groups][T::batch][2];

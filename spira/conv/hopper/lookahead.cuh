@@ -38,7 +38,7 @@ struct hopper_job {
 enum : uint32_t { hopper_offset_bits = 16, hopper_entry_shortcut = 1u << 31 };
 
 // Goes to the next tile: counts its offsets and stages, and reads ahead.
-template <int slots, bool shortcut, int columns>
+template <int slots, bool shortcut>
 SPIRA_DEVICE void hopper_tile_next(const conv_params &p, const conv_work &work, hopper_cursor &c) {
     ++c.tile;
     c.number = c.next;
@@ -48,7 +48,7 @@ SPIRA_DEVICE void hopper_tile_next(const conv_params &p, const conv_work &work, 
         c.mask[g] = c.mask_next[g];
     }
     conv_masks_load(p, work, c.tile + 1, c.next, c.mask_next);
-    c.after_next = hopper_tile<columns>(p, work, c.tile + 2);
+    c.after_next = hopper_tile(p, work, c.tile + 2);
     int own = __popc(c.mask[0] | c.mask[1]), sum = own;
     static_assert(hopper_row_groups == 2, "two masks");
     for (int step = 1; step < order_words(p.volume); step *= 2) {
@@ -131,12 +131,12 @@ SPIRA_DEVICE void hopper_job_shortcut(const conv_params &p, const conv_work &wor
 }
 
 // The warp's next job, with its source rows loaded.
-template <int slots, int row_groups, bool shortcut, int columns>
+template <int slots, int row_groups, bool shortcut>
 SPIRA_DEVICE void hopper_job_next(const conv_params &p, const conv_work &work, int first_group,
                                   hopper_cursor &c, hopper_job<slots, row_groups> &job) {
     while (c.at >= c.stages && c.tile < work.tiles) {
         c.at -= c.stages;
-        hopper_tile_next<slots, shortcut, columns>(p, work, c);
+        hopper_tile_next<slots, shortcut>(p, work, c);
     }
     if constexpr (shortcut) {
         if (c.at >= c.before_shortcut && c.tile < work.tiles) {

@@ -165,8 +165,8 @@ SPIRA_DEVICE void hopper_produce(const conv_params &p, ring_cursor ring) {
     hopper_job<slots, own> job, ahead;
     cursor.tile = -1;
     cursor.at = team;
-    cursor.next = hopper_tile<T::columns>(p, work, 0);
-    cursor.after_next = hopper_tile<T::columns>(p, work, 1);
+    cursor.next = hopper_tile(p, work, 0);
+    cursor.after_next = hopper_tile(p, work, 1);
     conv_masks_load(p, work, 0, cursor.next, cursor.mask_next);
     ring_next(ring, team);
     const bool leads = threadIdx.x % 32 == 0 && first == 0;
@@ -174,7 +174,7 @@ SPIRA_DEVICE void hopper_produce(const conv_params &p, ring_cursor ring) {
     // The weights of the ring's first round are copied while the previous kernel still runs.
     int begun = 0; // stages to be filled whose weights are under way
     for (int at = team;; at += hopper_teams) {
-        hopper_job_next<slots, own, T::shortcut, T::columns>(p, work, first, cursor, ahead);
+        hopper_job_next<slots, own, T::shortcut>(p, work, first, cursor, ahead);
         if (at < ring.stages && !ahead.stop) {
             if (leads) {
                 ring_cursor later = ring;

@@ -228,22 +228,14 @@ SPIRA_DEVICE int hopper_cluster_rank() {
     return (int)blockIdx.x;
 }
 
-// How tiles are dealt (conv_tile_place). With up to 64 columns, twice as many thread blocks are
-// resident, and on a scan each has two or three tiles.
-SPIRA_BOTH constexpr bool hopper_deals_twice(int columns) {
-    return columns <= 64;
-}
-
 template <int columns>
 SPIRA_DEVICE conv_work hopper_work_of(const conv_params &p) {
-    return conv_work_of<columns, hopper_row_groups, hopper_deals_twice(columns)>(p);
+    return conv_work_of<columns, hopper_row_groups>(p);
 }
 
 // Number of the worker's `tile`-th tile in the layout; unspecified past the last.
-template <int columns>
 SPIRA_DEVICE int hopper_tile(const conv_params &p, const conv_work &w, int tile) {
-    const int place = conv_tile_place<hopper_deals_twice(columns)>(w, tile);
-    return conv_pair_at(p, tile < w.tiles, place);
+    return conv_pair_at(p, tile < w.tiles, conv_tile_place(w, tile));
 }
 
 } // namespace spira
