@@ -47,7 +47,6 @@ SPIRA_API status choose_largest(const choose_largest_args<W> *args, void *scratc
 // Chooses the voxels that another set has (an intersection), or lacks (a difference). Unions:
 // join.cuh.
 //
-// inputs   args: see choose_members_args
 // outputs  args.mask: of each voxel of `set` up to the count
 //          args.trouble: device_flag_capacity with a count above its capacity
 // Asynchronous, deterministic, equal to choose_members_host.

@@ -9,7 +9,7 @@
 
 namespace spira {
 
-// What `choose_largest` reads and writes. Start from zero and fill it by name. Nothing may overlap.
+// What `choose_largest` reads and writes. Nothing may overlap.
 template <typename W>
 struct choose_largest_args {
     voxel_set<W> set;
@@ -22,8 +22,7 @@ struct choose_largest_args {
     device_status *trouble;    // in device memory; in host memory for the host loop
 };
 
-// What `choose_members` reads and writes. Start from zero and fill it by name. The sets have one
-// layout; `mask` may overlap neither.
+// What `choose_members` reads and writes. The sets have one layout; `mask` may overlap neither.
 template <typename W>
 struct choose_members_args {
     voxel_set<W> set, other;

@@ -249,7 +249,7 @@ struct conv_shortcut {
 };
 
 // One convolution. A host struct, read during the call only. Arrays are in device memory; features
-// have the storage type of shape.type. Start from a zeroed struct: null members are optional.
+// have the storage type of shape.type. Null members are optional.
 struct conv_args {
     conv_shape shape;
     const conv_map *map; // on the host; of conv_map_build
@@ -262,11 +262,8 @@ struct conv_args {
     const float *sums;       // [map->capacity, conv_sums_pitch(cout)], aligned to 16: added to, as
                              // conv_pairs_run leaves them; null: the accumulators start at zero
     const conv_sizes *sizes; // how the work is cut (depth is not read); null: chosen
-    // Programmatic dependent launch. The kernel before this one on the stream writes none of the
-    // map, count, weights, bias, scale and shift: they are read while it still runs. It may write
-    // features, residual and sums. If it is a kernel of the caller's that was itself launched
-    // programmatically, it must release its dependents only after it has waited for its
-    // predecessors (base/launch.cuh).
+    // Programmatic dependent launch (spira/README). The kernel before may write features, residual
+    // and sums, but not what is read while it still runs: map, count, weights, bias, scale, shift.
     bool programmatic;
     conv_quantisation quantisation; // zero for most layers
 };

@@ -22,7 +22,7 @@ namespace spira {
 
 // ---- input gradient -----------------------------------------------------------------------------
 
-// One input gradient, as in conv_args. Start from a zeroed struct: null members are optional.
+// One input gradient, as in conv_args. Null members are optional.
 struct conv_grad_input_args {
     conv_shape shape;     // of the layer
     grad_source source;   // of a layer with two sources
@@ -83,7 +83,6 @@ SPIRA_API status conv_grad_weights_pack(const device_info *gpu, const conv_shape
 
 // The input gradient: `conv` of the layer's out_grad with the weights of conv_grad_weights_pack.
 //
-// inputs   args: see conv_grad_input_args
 // outputs  args->in_grad; rows from *map->count on are not written. The residual may be in_grad
 //          itself: so gradients of several readers are accumulated
 // errors, cost, determinism   those of conv (conv.cuh)
@@ -193,7 +192,6 @@ SPIRA_API status conv_grad_bias_workspace(int cout, size_t *bytes) {
 // The bias gradient by itself. conv_grad_weight computes it beside the weight gradient, in less
 // time.
 //
-// inputs   args: see conv_grad_bias_args
 // outputs  args->bias_grad
 // Asynchronous; two launches. Bit-identical from run to run and on every GPU: the order of the
 // additions depends on the number of rows alone.

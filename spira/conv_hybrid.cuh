@@ -25,8 +25,8 @@
 
 namespace spira {
 
-// One convolution, as in conv_args. Start from a zeroed struct. Members of a kind of offsets that
-// the kernel does not have at this threshold are not read.
+// One convolution, as in conv_args. Members of a kind of offsets that the kernel does not have at
+// this threshold are not read.
 struct conv_hybrid_args {
     conv_shape shape;    // volume: of the kernel, all offsets
     kernel_shape kernel; // of the map

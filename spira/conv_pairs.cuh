@@ -25,7 +25,7 @@ namespace spira {
 
 enum pairs_form : int { pairs_form_atomic, pairs_form_ordered };
 
-// One convolution, as in conv_args. Start from a zeroed struct: null members are optional.
+// One convolution, as in conv_args. Null members are optional.
 struct conv_pairs_args {
     conv_shape shape;
     const void *in;       // [inputs, cin]

@@ -19,7 +19,6 @@ SPIRA_API status curve_order_workspace(const curve_args<W> *args, size_t *bytes)
 
 // Orders the voxels of a set along a curve.
 //
-// inputs   args: see curve_args
 // outputs  args.code: of each voxel up to the count
 //          args.order: a permutation of the rows up to the count, codes ascending; voxels of one
 //          code in their order in the set. The rest of it is unspecified

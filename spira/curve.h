@@ -31,7 +31,7 @@ enum curve_kind : int {
 
 enum { curve_depth_most = 16, curve_code_bits = 63 };
 
-// What `curve_order` reads and writes. Start from zero and fill it by name. Nothing may overlap.
+// What `curve_order` reads and writes. Nothing may overlap.
 template <typename W>
 struct curve_args {
     voxel_set<W> set;

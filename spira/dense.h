@@ -29,8 +29,7 @@ enum dense_order : int {
 // The depth of a grid in channels-last order, at most.
 enum { dense_depth_max = 1024 };
 
-// What `dense` reads and writes. Start from zero and fill it by name; all but `programmatic` is
-// required.
+// What `dense` reads and writes. All but `programmatic` is required.
 template <typename W>
 struct dense_args {
     const word_layout *layout; // on the host
@@ -47,10 +46,8 @@ struct dense_args {
     dense_order order;
     void *out;              // see above; aligned to its element; not `features`
     device_status *trouble; // in device memory; in host memory for dense_host
-    // Programmatic dependent launch. The kernel before this one on the stream may write the
-    // features, but neither the set nor its count, which are searched while it still runs. If it
-    // was launched programmatically itself, it must release its dependents only after it has waited
-    // for its predecessors (base/launch.cuh), as `conv` does.
+    // Programmatic dependent launch (spira/README). The kernel before may write the features, but
+    // neither the set nor its count.
     bool programmatic;
 };
 

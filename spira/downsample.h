@@ -22,8 +22,7 @@ SPIRA_BOTH W downsample_word(const word_layout *layout, W word, triple stride, b
     return by_mask ? word & word_stride_mask<W>(layout, stride) : word_floor(layout, word, stride);
 }
 
-// What `downsample` reads and writes. Start from zero and fill it by name. in and out must not
-// overlap.
+// What `downsample` reads and writes. in and out must not overlap.
 template <typename W>
 struct downsample_args {
     const word_layout *layout; // on the host; fitted to at least this stride

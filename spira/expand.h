@@ -270,7 +270,7 @@ SPIRA_BOTH uint32_t expand_voxel(const word_layout *l, const expand_axes *axes, 
 
 // ---- the host loop ------------------------------------------------------------------------------
 
-// What `expand` reads and writes. Start from zero and fill it by name. in and out must not overlap.
+// What `expand` reads and writes. in and out must not overlap.
 template <typename W>
 struct expand_args {
     const word_layout *layout;  // on the host; has room for the outputs (expand_need)

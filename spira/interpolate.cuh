@@ -10,7 +10,6 @@ namespace spira {
 
 // Finds the voxels around points, and their weights.
 //
-// inputs   args: see interpolate_args
 // outputs  args.index, args.weight: of each point up to the count; -1 and 0 where the set has no
 //          such voxel. Rows from the count on are not written
 //          args.trouble: device_flag_not_finite with the first point that is not finite,

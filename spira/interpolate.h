@@ -23,7 +23,7 @@ enum interpolate_kind : int {
     interpolate_nearest,     // the voxel that holds the point, alone
 };
 
-// What `interpolate_find` reads and writes. Start from zero and fill it by name.
+// What `interpolate_find` reads and writes.
 template <typename W>
 struct interpolate_args {
     const word_layout *layout; // on the host

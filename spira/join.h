@@ -37,7 +37,7 @@ struct join_rows {
     int32_t *order; // [join_sources] numbers of source rows, voxel by voxel, ascending within one
 };
 
-// What `join` reads and writes. Start from zero and fill it by name.
+// What `join` reads and writes.
 template <typename W>
 struct join_args {
     const word_layout *layout; // on the host
@@ -50,7 +50,7 @@ struct join_args {
     device_status *trouble; // in device memory; in host memory for join_host
 };
 
-// What `join_sum` reads and writes. Start from zero and fill it by name.
+// What `join_sum` reads and writes.
 struct join_sum_args {
     const void *in[join_sets_max];   // of each set [voxels, channels], aligned to its element
     int32_t capacity[join_sets_max]; // of each set, as `join` had them
@@ -63,9 +63,8 @@ struct join_sum_args {
     const int32_t *count;       // [1] voxels of the result
     int32_t out_capacity;
     void *out; // [voxels, channels] aligned to its element; none of `in`
-    // Programmatic dependent launch. The kernel before this one on the stream may write `in`, but
-    // neither the rows nor the count. If it was launched programmatically itself, it must release
-    // its dependents only after it has waited for its predecessors (base/launch.cuh).
+    // Programmatic dependent launch (spira/README). The kernel before may write `in`, but neither
+    // the rows nor the count.
     bool programmatic;
 };
 
@@ -274,7 +273,7 @@ SPIRA_API status join_sum_host(const join_sum_args *args) {
 
 // ---- gradient -----------------------------------------------------------------------------------
 
-// What `join_sum_grad` reads and writes. Start from zero and fill it by name.
+// What `join_sum_grad` reads and writes.
 struct join_sum_grad_args {
     const void *out_grad;            // [voxels, channels]
     int32_t capacity[join_sets_max]; // of each set, as `join` had them

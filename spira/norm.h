@@ -15,8 +15,7 @@ namespace spira {
 
 enum norm_kind : int { norm_layer, norm_rms };
 
-// What `norm` reads and writes. Start from zero and fill it by name. `out` may be `in` or the
-// residual; otherwise nothing may overlap.
+// What `norm` reads and writes. `out` may be `in` or the residual; otherwise nothing may overlap.
 struct norm_args {
     const void *in; // [count, channels] in `type`, aligned to its element
     int channels;   // 1 .. 4096

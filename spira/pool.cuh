@@ -10,7 +10,6 @@ namespace spira {
 
 // Local max or average pooling over a kernel map.
 //
-// inputs   args: see pool_args; arrays in device memory
 // outputs  args->out: 0 where there is no source; rows from the count on are not written
 // Asynchronous, deterministic, equal to pool_host; one launch.
 template <numeric format = numeric_any>
@@ -26,7 +25,6 @@ SPIRA_API status pool(const pool_args *args, cudaStream_t stream) {
 
 // Global max or average pooling: one row for each batch index.
 //
-// inputs   args: see pool_global_args; arrays in device memory
 // outputs  args->out: 0 for a batch index without voxels
 // errors   more than 65535 batch indices
 // Asynchronous, deterministic: partial sums in fp32, joined in order; two launches.
@@ -46,7 +44,6 @@ SPIRA_API status pool_global(const pool_global_args<W> *args, void *scratch, siz
 
 // The gradient of `pool`: what each input of a maximum or an average gets.
 //
-// inputs   args: see pool_grad_args; arrays in device memory
 // outputs  args->in_grad: fp32 sums in the order of the offsets, rounded once; 0 for an input
 //          without outputs. Rows from the count on are not written
 // Asynchronous, deterministic, equal to pool_grad_host; one launch, no scratch, no atomics.
@@ -65,7 +62,6 @@ SPIRA_API status pool_grad(const pool_grad_args *args, cudaStream_t stream) {
 
 // The gradient of `pool_global`.
 //
-// inputs   args: see pool_global_grad_args; arrays in device memory
 // outputs  args->in_grad, rounded once; rows from the count on are not written
 // Asynchronous, deterministic, equal to pool_global_grad_host; two launches, three of a maximum.
 template <typename W, numeric format = numeric_any>

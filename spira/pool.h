@@ -14,9 +14,8 @@ enum pool_kind : int {
     pool_average, // of the voxels that are there, not of the kernel's volume
 };
 
-// Local pooling over a kernel map. Start from zero and fill it by name; all is required. In host
-// memory for pool_host, where features are floats unless `type` is int8. int8 outputs have the
-// scale of the inputs.
+// Local pooling over a kernel map. All is required. In host memory for pool_host, where features
+// are floats unless `type` is int8. int8 outputs have the scale of the inputs.
 struct pool_args {
     pool_kind kind;
     numeric type; // of `in` and `out`
@@ -177,8 +176,8 @@ SPIRA_API status pool_global_host(const pool_global_args<W> *args) {
 // the largest in the order of the offsets, or of the rows, or the last NaN. Of an average, each
 // source gets its share.
 
-// One gradient. Start from zero and fill it by name; all but `in` of an average is required. In
-// host memory for pool_grad_host, where features are floats and `type` is not read.
+// One gradient. All but `in` of an average is required. In host memory for pool_grad_host, where
+// features are floats and `type` is not read.
 struct pool_grad_args {
     pool_kind kind;
     numeric type;

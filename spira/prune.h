@@ -26,7 +26,7 @@ struct row_choice {
     bool or_equal;       // scores that equal the threshold are chosen, too
 };
 
-// What `prune` reads and writes. Start from zero and fill it by name. in and out must not overlap.
+// What `prune` reads and writes. in and out must not overlap.
 template <typename W>
 struct prune_args {
     voxel_set<W> in;

@@ -15,8 +15,7 @@
 
 namespace spira {
 
-// What `row_gather` reads and writes. Start from zero and fill it by name. in and out must not
-// overlap.
+// What `row_gather` reads and writes. in and out must not overlap.
 struct row_gather_args {
     const void *in;        // [in_rows, channels] in `type`, aligned to its element
     int64_t in_rows;       // >= 1; subdivide: 8 rows a voxel
@@ -68,8 +67,7 @@ SPIRA_API status row_gather_host(const row_gather_args *a) {
     return status_success();
 }
 
-// What `row_blend` reads and writes. Start from zero and fill it by name. in and out must not
-// overlap.
+// What `row_blend` reads and writes. in and out must not overlap.
 struct row_blend_args {
     const void *in;       // [in_rows, channels] in `type`, aligned to its element
     int64_t in_rows;      // >= 1

@@ -16,8 +16,7 @@ namespace spira {
 
 enum { subdivide_children = 8 };
 
-// What `subdivide` reads and writes. Start from zero and fill it by name. in and out must not
-// overlap.
+// What `subdivide` reads and writes. in and out must not overlap.
 template <typename W>
 struct subdivide_args {
     const word_layout *layout; // on the host; holds the children

@@ -45,7 +45,7 @@ enum tune_dataflow : int {
     tune_dataflows
 };
 
-// How a layer is computed. Start from a zeroed struct.
+// How a layer is computed.
 struct tune_choice {
     tune_dataflow dataflow;
     int tiles, slices, split; // conv_sizes (conv/params.cuh); all 0: chosen by conv, or not used

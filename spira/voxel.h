@@ -211,7 +211,7 @@ SPIRA_API status voxel_bounds(const float lo[3], const float hi[3], const float 
 }
 
 // Points in double and where to move them: in UTM, at 5,000 km, the steps of float are half a
-// metre. Start from zero and fill it by name.
+// metre.
 struct voxel_shift_args {
     const double *from; // [rows, columns] x, y, z first
     double origin[3];   // taken away from x, y, z: a place near the points, the same in all frames
@@ -244,7 +244,6 @@ SPIRA_API status voxel_shift_check(const voxel_shift_args *a) {
 // Moves points by an origin in double, then rounds them to float: the host loop of `voxel_shift`
 // (voxel.cuh), with bit-identical results.
 //
-// inputs   args: see voxel_shift_args
 // outputs  args->points; rows from the count on are not written
 // errors   an origin that is not finite
 SPIRA_API status voxel_shift_host(const voxel_shift_args *args) {
@@ -256,7 +255,7 @@ SPIRA_API status voxel_shift_host(const voxel_shift_args *args) {
     return status_success();
 }
 
-// What voxelize reads and writes. Start from zero and fill it by name.
+// What voxelize reads and writes.
 template <typename W>
 struct voxelize_args {
     const word_layout *layout; // on the host; fitted to the scene (word_fit)

@@ -30,8 +30,8 @@ enum voxel_append {
     voxel_append_mean = 2,   // minus the mean of the rows: of use to voxel_feature_max and _first
 };
 
-// What voxel_features reads and writes. Start from zero and fill in by name. Without `append`, what
-// is for voxel_append_centre may stay null.
+// What voxel_features reads and writes. Without `append`, what is for voxel_append_centre may stay
+// null.
 template <typename W>
 struct voxel_features_args {
     voxel_feature kind;
@@ -231,7 +231,7 @@ SPIRA_API status voxel_features_host(const voxel_features_args<W> *args) {
 // and a place: their gradient goes to x, y and z as well. A centre is constant; from a mean that is
 // subtracted, each row gets its share back.
 
-// One gradient. Start from zero and fill it by name. In host memory for voxel_features_grad_host.
+// One gradient. In host memory for voxel_features_grad_host.
 struct voxel_features_grad_args {
     voxel_feature kind;
     int32_t max_points;        // as in voxel_features_args; 0: all rows
@@ -318,7 +318,6 @@ SPIRA_BOTH void voxel_features_grad_put(const voxel_features_grad_args &a, int64
 
 // The gradient of the values: the host loop of voxel_features_grad (voxel_features.cuh).
 //
-// inputs   args: see voxel_features_grad_args
 // outputs  args->values_grad, all row_capacity rows: 0 for a row that no feature depends on
 //          (dropped, beyond max_points, not the first or not the largest)
 // errors   bits of `append`
