@@ -125,41 +125,22 @@ struct exchange_lists {
 // takes the number of inputs.
 SPIRA_API exchange_lists exchange_spconv(triple size, int32_t stride, int32_t *indice_pairs,
                                          int32_t *indice_pair_num) {
-    exchange_lists to = {};
-    to.order = weight_order_spconv;
-    to.size = size;
-    to.input = indice_pairs;
-    to.output = indice_pairs ? indice_pairs + (int64_t)size.x * size.y * size.z * stride : nullptr;
-    to.step = 1;
-    to.stride = stride;
-    to.counts = indice_pair_num;
-    return to;
+    const int64_t second = (int64_t)size.x * size.y * size.z * stride;
+    int32_t *const output = indice_pairs ? indice_pairs + second : nullptr;
+    return {weight_order_spconv, size, indice_pairs, output, 1, stride, indice_pair_num, nullptr};
 }
 
 // TorchSparse's neighbour map: nbmaps [pairs.capacity, 2] (input row, output row), offset after
 // offset.
 SPIRA_API exchange_lists exchange_torchsparse(triple size, int32_t *nbmaps, int32_t *nbsizes) {
-    exchange_lists to = {};
-    to.order = weight_order_torchsparse;
-    to.size = size;
-    to.input = nbmaps;
-    to.output = nbmaps ? nbmaps + 1 : nullptr;
-    to.step = 2;
-    to.counts = nbsizes;
-    return to;
+    int32_t *const output = nbmaps ? nbmaps + 1 : nullptr;
+    return {weight_order_torchsparse, size, nbmaps, output, 2, 0, nbsizes, nullptr};
 }
 
 // MinkowskiEngine's in and out maps: in, out [pairs.capacity], list after list.
 SPIRA_API exchange_lists exchange_minkowski(triple size, int32_t *begin, int32_t *in,
                                             int32_t *out) {
-    exchange_lists to = {};
-    to.order = weight_order_minkowski;
-    to.size = size;
-    to.input = in;
-    to.output = out;
-    to.step = 1;
-    to.begin = begin;
-    return to;
+    return {weight_order_minkowski, size, in, out, 1, 0, nullptr, begin};
 }
 
 SPIRA_BOTH int exchange_volume(const exchange_lists *to) {

@@ -83,7 +83,7 @@ SPIRA_DEVICE void map_write_forms(const map_task<W> &task, const search_tile &ti
             *chosen_before = map_choose_columns(task, tile, searched, *chosen_before, chosen);
         }
         __syncthreads();
-        map_write_os_chosen(tile, chosen, task.os_columns, f.os);
+        map_write_os(tile, task.os_columns, f.os, chosen);
     }
     if (f.ws) {
         map_write_ws(tile, searched, task.outputs.capacity, f.ws);

@@ -51,11 +51,13 @@ SPIRA_DEVICE void map_write_ws(const search_tile &tile, int columns, int64_t cap
     }
 }
 
-// Writes the tile's offsets below `columns` to os [outputs, columns].
-SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os) {
-    int wide = min(tile.k_end, columns) - tile.k_begin;
-    int32_t *out = os + (int64_t)tile.first * columns + tile.k_begin;
-    if (wide == columns && tile.pitch == columns && ((uintptr_t)out & 15) == 0) {
+// Writes the tile's offsets to os [outputs, columns]: those below `columns`; or, with `chosen`,
+// offset k_begin + c to column chosen[c], unless that is negative.
+SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os,
+                               const int16_t *chosen = nullptr) {
+    const int wide = (chosen ? tile.k_end : min(tile.k_end, columns)) - tile.k_begin;
+    int32_t *out = os + (int64_t)tile.first * columns;
+    if (!chosen && wide == columns && tile.pitch == columns && ((uintptr_t)out & 15) == 0) {
         int count = tile.rows * columns; // the tile has the layout of os
         for (int i = threadIdx.x; i < count / 4; i += blockDim.x) {
             ((int4 *)out)[i] = ((const int4 *)tile.taps)[i];
@@ -67,20 +69,9 @@ SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os
     }
     for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
         for (int c = threadIdx.x & 31; c < wide; c += 32) {
-            out[(int64_t)row * columns + c] = tile.taps[row * tile.pitch + c];
-        }
-    }
-}
-
-// Writes some offsets of the tile to os [outputs, columns]: offset k_begin + c to column chosen[c],
-// unless that is negative.
-SPIRA_DEVICE void map_write_os_chosen(const search_tile &tile, const int16_t *chosen, int columns,
-                                      int32_t *os) {
-    for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
-        for (int c = threadIdx.x & 31; c < tile.k_end - tile.k_begin; c += 32) {
-            if (chosen[c] >= 0) {
-                os[(int64_t)(tile.first + row) * columns + chosen[c]] =
-                    tile.taps[row * tile.pitch + c];
+            const int column = chosen ? chosen[c] : tile.k_begin + c;
+            if (column >= 0) {
+                out[(int64_t)row * columns + column] = tile.taps[row * tile.pitch + c];
             }
         }
     }
