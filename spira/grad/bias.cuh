@@ -99,7 +99,7 @@ SPIRA_DEVICE void grad_bias_add_slots(const grad_params &p,
         const uint32_t list = grad_list_start(p, rows, p.args.shape.volume - 1),
                        total = list + (uint32_t)rows, each = grad_part_size(p, total);
         begin = (int)(list / each);
-        end = (int)(total / each + (total % each != 0));
+        end = rows ? (int)((total - 1) / each) + 1 : begin;
     }
     const int step = (int)(gridDim.x * gridDim.y) * grad_bias_each;
     int first = (int)(blockIdx.y * gridDim.x + blockIdx.x) * grad_bias_each;
