@@ -137,14 +137,10 @@ SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_s
                                             size_t *bytes) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(conv_shape_check(shape));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     const grad_cut cut = grad_cut_of(shape, gpu);
     conv_grad_weight_args none = {};
     none.shape = *shape;
-    workspace w = workspace_begin(nullptr);
-    grad_params_of(&none, &cut, &w);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) { grad_params_of(&none, &cut, w); });
 }
 
 // The weight gradient, and the bias gradient.
@@ -182,11 +178,7 @@ SPIRA_API status conv_grad_weight(const device_info *gpu, const conv_grad_weight
 // Bytes of scratch for conv_grad_bias.
 SPIRA_API status conv_grad_bias_workspace(int cout, size_t *bytes) {
     SPIRA_TRY(conv_grad_channels_check(cout));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    workspace w = workspace_begin(nullptr);
-    workspace_take<float>(&w, grad_bias_slots(cout));
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure_array<float>(grad_bias_slots(cout), bytes);
 }
 
 // The bias gradient by itself. conv_grad_weight computes it beside the weight gradient, in less
@@ -198,18 +190,16 @@ SPIRA_API status conv_grad_bias_workspace(int cout, size_t *bytes) {
 template <numeric format = numeric_any>
 SPIRA_API status conv_grad_bias(const device_info *gpu, const conv_grad_bias_args *args,
                                 void *scratch, size_t scratch_bytes, cudaStream_t stream) {
-    size_t needed = 0;
+    grad_params p = {};
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_TRY(conv_grad_bias_check(args));
-    SPIRA_TRY(conv_grad_bias_workspace(args->cout, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
-    grad_params p = {};
+    const int64_t slots = grad_bias_slots(args->cout);
+    SPIRA_TRY(workspace_open_array(scratch, scratch_bytes, slots, &p.bias_slots));
     p.args.shape.cout = args->cout;
     p.args.out_grad = args->out_grad;
     p.args.count = args->count;
     p.args.capacity = args->capacity;
     p.args.bias_grad = args->bias_grad;
-    p.bias_slots = (float *)scratch;
     p.wide_out = conv_aligned(args->out_grad, args->cout, numeric_size(args->type), 16);
     SPIRA_TRY(numeric_dispatch<format>(args->type, [&](auto tag) {
         return grad_bias_launch<typename decltype(tag)::element>(p, false, stream);

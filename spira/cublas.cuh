@@ -150,11 +150,7 @@ struct ggs_args {
 SPIRA_API status ggs_run_workspace(const ggs_layer *layer, size_t *bytes) {
     SPIRA_REQUIRE(layer, status_null_pointer, "layer", 0);
     SPIRA_TRY(conv_shape_check(&layer->shape));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
-    workspace w = workspace_begin(nullptr);
-    ggs_run_take(&w, layer);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) { ggs_run_take(w, layer); });
 }
 
 // A convolution by gather, products and scatter, as planned.

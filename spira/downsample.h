@@ -96,8 +96,7 @@ SPIRA_API status downsample_host_workspace(voxel_set<W> in, size_t *bytes) {
     return workspace_measure_array<W>(in.capacity, bytes);
 }
 
-// The host loop of `downsample` (downsample.cuh), on host memory. scratch: the bytes of
-// downsample_host_workspace, aligned to 256.
+// The host loop of `downsample` (downsample.cuh), on host memory.
 template <typename W>
 SPIRA_API status downsample_host(const downsample_args<W> *args, void *scratch,
                                  size_t scratch_bytes) {

@@ -306,28 +306,23 @@ SPIRA_API status expand_rows(const expand_axes *axes, int32_t capacity, int32_t 
 template <typename W>
 SPIRA_API status expand_host_workspace(const expand_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     expand_axes axes;
     int32_t rows;
     SPIRA_TRY(expand_axes_make(args->kernel, args->rule, &axes));
     SPIRA_TRY(expand_rows(&axes, args->in.capacity, &rows));
-    workspace w = workspace_begin(nullptr);
-    workspace_take<W>(&w, rows);
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure_array<W>(rows, bytes);
 }
 
-// The host loop of `expand` (expand.cuh), on host memory. scratch: the bytes of
-// expand_host_workspace, aligned to 256.
+// The host loop of `expand` (expand.cuh), on host memory.
 template <typename W>
 SPIRA_API status expand_host(const expand_args<W> *args, void *scratch, size_t scratch_bytes) {
     expand_axes axes;
-    size_t needed = 0;
+    int32_t rows;
+    W *words;
     SPIRA_TRY(expand_check(args, &axes));
-    SPIRA_TRY(expand_host_workspace(args, &needed));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     const voxel_set<W> &in = args->in;
-    W *words = (W *)scratch;
+    SPIRA_TRY(expand_rows(&axes, in.capacity, &rows));
+    SPIRA_TRY(workspace_open_array(scratch, scratch_bytes, rows, &words));
     const int64_t count = voxel_set_count(in);
     voxel_set_note(in, args->trouble);
     for (int64_t i = 0; i < count; ++i) {

@@ -226,8 +226,7 @@ SPIRA_API int32_t join_host_keys(const join_args<W> *a, voxel_key<W> *keys) {
     return kept;
 }
 
-// The host loop of `join` (join.cuh), on host memory. scratch: the bytes of join_host_workspace,
-// aligned to 256.
+// The host loop of `join` (join.cuh), on host memory.
 template <typename W>
 SPIRA_API status join_host(const join_args<W> *args, void *scratch, size_t scratch_bytes) {
     int32_t total;

@@ -165,21 +165,19 @@ SPIRA_API int map_lists_cube(const kernel_shape *kernel) {
 // Bytes of scratch for map_build_lists. outputs: capacity of the output set.
 SPIRA_API status map_lists_workspace(const kernel_shape *kernel, int32_t outputs, size_t *bytes) {
     SPIRA_TRY(kernel_check(kernel));
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
     SPIRA_TRY(capacity_check(outputs, "outputs"));
-    workspace w = workspace_begin(nullptr);
-    switch (map_lists_cube(kernel)) {
-    case 3:
-        map_cube_lists_take<3>(&w, outputs);
-        break;
-    case 5:
-        map_cube_lists_take<5>(&w, outputs);
-        break;
-    default:
-        map_lists_take(&w, kernel, outputs);
-    }
-    *bytes = w.used;
-    return status_success();
+    return workspace_measure(bytes, [&](workspace *w) {
+        switch (map_lists_cube(kernel)) {
+        case 3:
+            map_cube_lists_take<3>(w, outputs);
+            break;
+        case 5:
+            map_cube_lists_take<5>(w, outputs);
+            break;
+        default:
+            map_lists_take(w, kernel, outputs);
+        }
+    });
 }
 
 // Builds pair lists (the filtered form); with forms.os and a threshold, the hybrid form.

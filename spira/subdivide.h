@@ -101,8 +101,7 @@ SPIRA_API uint32_t subdivide_host_children(const subdivide_args<W> *a, int32_t i
     return wanted & within;
 }
 
-// The host loop of `subdivide` (subdivide.cuh), on host memory. scratch: the bytes of
-// subdivide_host_workspace, aligned to 256.
+// The host loop of `subdivide` (subdivide.cuh), on host memory.
 template <typename W>
 SPIRA_API status subdivide_host(const subdivide_args<W> *args, void *scratch,
                                 size_t scratch_bytes) {
