@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/conv/narrow.cuh: convolution of few channels on the tensor cores.
 //
-// For up to 32 channels on each side, 16-bit formats, sm_80 and later. Such a layer is bound by the
-// latency of loads, not by its products. So the kernel keeps many loads in flight, with few
-// instructions between them.
+// For up to 32 channels on each side, 16-bit formats and int8, sm_80 and later. Such a layer is
+// bound by the latency of loads, not by its products. So the kernel keeps many loads in flight,
+// with few instructions between them.
 //
 // Reads the ordered layout (order.h). A warp owns 32 neighbouring places of a row group, for
 // all output channels, and keeps their accumulators in registers from the first offset to the
@@ -17,8 +17,7 @@
 // The products are transposed: the instruction's 16 rows are output channels (weights), and its 8
 // columns are source rows. So the bytes that a lane loads of a row are its operand, and so are 16
 // bytes of the packed weights. With up to 8 input channels, 16 of int8, 2 or 4 offsets share a
-// product.
-// narrow/walk.cuh says which lane has what.
+// product. narrow/walk.cuh says which lane has what.
 #ifndef SPIRA_CONV_NARROW_CUH
 #define SPIRA_CONV_NARROW_CUH
 

@@ -41,8 +41,7 @@ SPIRA_BOTH constexpr int narrow_ahead(int fold, int steps, int halves, bool wide
                                            : narrow_ahead_16_16;
 }
 
-// Thread blocks of a multiprocessor at a time: what registers allow.
-// element: bytes of one.
+// Thread blocks of a multiprocessor at a time: what registers allow. element: bytes of one.
 SPIRA_BOTH constexpr int narrow_resident(int steps, int halves, bool wide, int element) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
     const int narrow = narrow_resident_16_16 - 2; // this code needs more registers
