@@ -51,7 +51,7 @@ SPIRA_API const char *numeric_name(numeric n) {
 // The relative error of one rounding to a floating-point format (half a unit in the last place).
 SPIRA_API double numeric_epsilon(numeric n) {
     static const double epsilon[] = {1.0 / (1 << 24), 1.0 / (1 << 11), 1.0 / (1 << 11),
-                                     1.0 / (1 << 8)};
+                                     1.0 / (1 << 8), 0}; // int8's is not relative
     return epsilon[n];
 }
 
