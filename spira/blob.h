@@ -264,7 +264,7 @@ SPIRA_API status blob_open(const void *memory, size_t bytes, blob *b) {
 // Checks the data of entry i, and converts them to fp32.
 //
 // outputs  values: the elements of the shape; on failure, only those before the fault
-// errors   null or misaligned pointers; status_file_format: the data are damaged or not finite
+// errors   status_file_format: the data are damaged or not finite
 SPIRA_API status blob_load(const blob *b, int i, float *values) {
     SPIRA_REQUIRE(b, status_null_pointer, "blob", 0);
     SPIRA_TRY(pointer_check(values, sizeof *values, "values"));
@@ -332,9 +332,8 @@ SPIRA_API status blob_store(const blob_entry *e, int64_t elements, const float *
 //
 // inputs   name: shorter than 64 bytes; shape [5]: as above; values: the elements of the shape; may
 //          be null while counting
-// errors   null or misaligned pointers; a name, kind, type or shape that is not allowed; more
-//          entries than announced; too little memory; status_not_finite: a value is a NaN or an
-//          infinity, or becomes one in the type
+// errors   a name, kind, type or shape that is not allowed; more entries than announced; too little
+//          memory; status_not_finite: a value is a NaN or an infinity, or becomes one in the type
 SPIRA_API status blob_add(blob_writer *w, const char *name, blob_kind kind, numeric type,
                           const uint32_t *shape, const float *values) {
     SPIRA_REQUIRE(w, status_null_pointer, "writer", 0);

@@ -37,7 +37,6 @@ SPIRA_API status conv_weights_bytes(const device_info *gpu, const conv_shape *sh
 //          version of spira and to the GPU model: conv_weights_stored checks those of a file
 //          weights->trouble: weights that the format cannot hold; of int8, steps that are not
 //          positive, too
-// errors   null pointers, sizes, alignment, a buffer that is too small
 // Asynchronous.
 template <numeric format = numeric_any>
 SPIRA_API status conv_weights_pack(const device_info *gpu, const conv_shape *shape,
@@ -115,8 +114,8 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
 // shortcut Its sums are added in fp32 before the one rounding: the other accumulators are rescaled
 //          by scale / scale' first, and all are multiplied by scale' at the end. |scale'| counts as
 //          at least 2^-60 |scale|. Not together with `sums`
-// errors   null pointers, sizes, alignment, a map of another volume or of a smaller capacity; sizes
-//          that the layer or the device does not allow
+// errors   a map of another volume or of a smaller capacity; sizes that the layer or the device
+//          does not allow
 // Asynchronous; one launch; needs no scratch. Bit-identical from run to run: accumulators are fp32,
 // added in a fixed order and rounded once. Another capacity, GPU, `sizes` or alignment of out and
 // residual may change the order, and so the last bits.

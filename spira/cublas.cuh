@@ -66,9 +66,8 @@ SPIRA_LAUNCHER status ggs_plan_workspace(const ggs_request *request, size_t *byt
 //          inputs or *count on) are skipped
 // outputs  layer: the plan. It points to host [ggs_host_size(volume)], in host memory, and to the
 //          first layer.kept_bytes of the workspace: both must live as long as the plan
-// errors   null pointers, sizes, lists whose starts do not ascend, more than 2^30 rows with
-// padding,
-//          a workspace that is too small, a stream that is captured
+// errors   lists whose starts do not ascend, more than 2^30 rows with padding, a stream that is
+//          captured
 // SYNCHRONISES the stream once, to read the sizes of the lists; the rest of the plan is still being
 // written in the stream when it returns. Deterministic. Lists that did not fit (device_status) are
 // empty and make a layer without pairs.
@@ -159,9 +158,9 @@ SPIRA_API status ggs_run_workspace(const ggs_layer *layer, size_t *bytes) {
 //
 // inputs   layer: of ggs_plan, for any features and weights of its shape; args: see ggs_args
 // outputs  args.out [outputs, cout]: rows from the number of outputs on are not written
-// errors   null pointers, alignment, an output that is an input, a handle of another stream or in
-//          device pointer mode, a workspace that is too small; status_unsupported or status_cuda
-//          with the status of cuBLAS as detail, where it refuses a product or fails
+// errors   an output that is an input, a handle of another stream or in device pointer mode;
+//          status_unsupported or status_cuda with the status of cuBLAS as detail, where it refuses
+//          a product or fails
 // Asynchronous; does not allocate if the handle has a workspace. The residual may be `out` itself.
 // Deterministic for one GPU, one version of cuBLAS and a handle with cublasSetAtomicsMode off (the
 // default). tf32: features are rounded when they are gathered, weights by ggs_weights_pack.

@@ -101,7 +101,7 @@ SPIRA_API const char *tune_name(int member) {
 }
 
 // Checks a record before it is written, after it is read, and before a plan takes it.
-// errors   a null pointer; a member out of its range, or that contradicts another, by its name
+// errors   a member out of its range, or that contradicts another, by its name
 SPIRA_API status tune_record_check(const tune_record *r) {
     SPIRA_REQUIRE(r, status_null_pointer, "record", 0);
     const tune_key *k = &r->key;
@@ -127,7 +127,7 @@ SPIRA_API status tune_record_check(const tune_record *r) {
 }
 
 // Whether a record is of the same GPU and layer as a key, whatever the counts.
-// errors   null pointers; status_unsupported: the first member that differs; detail: the record's
+// errors   status_unsupported: the first member that differs; detail: the record's
 SPIRA_API status tune_layer_check(const tune_record *record, const tune_key *key) {
     SPIRA_REQUIRE(record && key, status_null_pointer, "record (key)", 0);
     const tune_record of_key = {*key, {}, 0};
@@ -162,7 +162,7 @@ SPIRA_API const tune_record *tune_find(const tune_record *records, int count, co
 }
 
 // Writes records [count] to text [size] with a terminating zero; on an error, those before it.
-// errors   null pointers; size below (count + 1) * tune_line_most; those of tune_record_check
+// errors   size below (count + 1) * tune_line_most; those of tune_record_check
 SPIRA_API status tune_write_text(const tune_record *records, int count, char *text, size_t size) {
     SPIRA_REQUIRE(records || count == 0, status_null_pointer, "records", 0);
     SPIRA_REQUIRE(text, status_null_pointer, "text", 0);
@@ -202,9 +202,9 @@ SPIRA_API bool tune_read_member(const char **at, const char *end, int member, in
 // Reads the text of tune_write_text [bytes]; no terminating zero is needed.
 //
 // outputs  records [capacity], *count: the records read; on an error, those before the one at fault
-// errors   null pointers; status_file_format: another version, or a member is missing, out of place
-//          or no number, by its name; detail: the record. status_capacity: more records than
-//          `capacity`. Those of tune_record_check
+// errors   status_file_format: another version, or a member is missing, out of place or no number,
+//          by its name; detail: the record. status_capacity: more records than `capacity`. Those of
+//          tune_record_check
 SPIRA_API status tune_read_text(const char *text, size_t bytes, tune_record *records, int capacity,
                                 int *count) {
     SPIRA_REQUIRE(text, status_null_pointer, "text", 0);

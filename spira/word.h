@@ -66,8 +66,8 @@ SPIRA_API void word_fit_axis(int64_t lo, int64_t hi, int64_t stride, int64_t rea
 //
 // inputs   need: bounds, batches >= 1, strides >= 1, reaches >= 0
 // outputs  layout; its `lo` and `hi` are the widest bounds that the fields hold with their margins
-// errors   null pointers; sizes that are not allowed; status_bits with the number of missing bits;
-//          the layout is all zero then
+// errors   sizes that are not allowed; status_bits with the number of missing bits; the layout is
+//          all zero then
 SPIRA_API status word_fit(const word_need *need, word_layout *layout) {
     SPIRA_REQUIRE(need, status_null_pointer, "need", 0);
     SPIRA_REQUIRE(layout, status_null_pointer, "layout", 0);
