@@ -9,7 +9,8 @@
 #     train.py --out run8 --qat run/best.pt        goes on from a trained network, for int8
 #
 # In the folder of --out: best.pt and last.pt (checkpoints), log.jsonl (a line for each validation),
-# curves.svg; with --qat best.layers and best.blob, too. README.md, "Train and deploy", goes on from there.
+# curves.svg; with --qat best.layers and best.blob, too. README.md, "Train and deploy", goes on from
+# there.
 import argparse
 import json
 import os

@@ -128,7 +128,8 @@ class SparseConvolution(SparseModule):
             raise ValueError(f"dilation: a transposed layer has 1, not {list(self.dilation)}")
         if self.transposed and any(not 0 <= more < stride for more, stride in
                                    zip(self.output_padding, self.stride)):
-            raise ValueError(f"output_padding: from 0 to stride - 1, not {list(self.output_padding)}")
+            raise ValueError("output_padding: from 0 to stride - 1, not "
+                             f"{list(self.output_padding)}")
 
     def _empty_weight(self, made):
         if self.conv1x1:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-"""Writes a network of spira.pytorch's modules for C++: a table of layers and a blob of weights, or an
-.onnx file of libspconv's dialect."""
+"""Writes a network of spira.pytorch's modules for C++: a table of layers and a blob of weights, or
+an .onnx file of libspconv's dialect."""
 import os
 import sys
 
@@ -26,12 +26,12 @@ def writer(name):
 def export(net, x, path, type="fp16"):
     """Writes a network for C++. Returns its Table.
 
-    net    an nn.Module that takes a SparseConvTensor. It is run once on x, in eval mode; code of any
-           form is recorded: sequences, residual blocks, U-Nets, heads of 1x1 layers. What a table
-           cannot express raises NotImplementedError, with the name of its module
+    net    an nn.Module that takes a SparseConvTensor. It is run once on x, in eval mode; code of
+           any form is recorded: sequences, residual blocks, U-Nets, heads of 1x1 layers. What a
+           table cannot express raises NotImplementedError, with the name of its module
     x      SparseConvTensor: a sample
-    path   "NAME.layers" writes the table there (examples/network_file.h reads it) and the weights to
-           NAME.blob; "NAME.onnx" writes libspconv's dialect. Files that are there are not replaced
+    path   "NAME.layers" writes the table there (examples/network_file.h reads it) and the weights
+           to NAME.blob; "NAME.onnx" writes libspconv's dialect. No file is replaced
     type   of the weights in a blob: "fp16", "bf16" or "fp32". Vectors are fp32
 
     The table has the spatial_shape and the batch_size of x, and takes scenes of this extent. A

@@ -7,8 +7,8 @@
     spconv.export(net, x, "model.layers")   # the blob has the ranges: int8 in C++
 
 The numbers are those of spira/conv_i8.h. A tensor of features has one range, whoever reads it, and
-scale = range / 127. It becomes scale * clamp(round(features / scale), -128, 127); a weight becomes a
-multiple of its output channel's step, which the channel's largest weight has 127 of. Gradients pass
+scale = range / 127. It becomes scale * clamp(round(features / scale), -128, 127). A weight becomes
+a multiple of its output channel's step; the channel's largest weight is 127 steps. Gradients pass
 as if nothing had been rounded, but for features that were clamped: theirs is 0.
 """
 import contextlib

@@ -316,7 +316,8 @@ class Builder:
     def take_conv(self, value):
         sources, m = self.parts(value.sources[0]), value.module
         if len(sources) > 2:
-            refuse(value.where, f"reads {len(sources)} concatenated tensors; at most 2 are possible")
+            refuse(value.where, f"reads {len(sources)} concatenated tensors; at most 2 are "
+                   "possible")
         if m is not None and m.transposed:
             refuse(value.where, "a transposed convolution, which no table has")
         if m is None: # nn.Linear
