@@ -284,11 +284,28 @@ build/gpu_$(ARCH)/%.o: tests/gpu/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) \
 	      $(if $(PTX_ONLY),$(FRONT)) $(DEPENDS) -c $< -o $@)
 
-build/gpu_$(ARCH)/%.o build/race_$(ARCH)/%.o build/scan/%.o: HOST_LEVEL = $(if $(PTX_ONLY),-O0,-O1)
+build/gpu_$(ARCH)/%.o build/gpu_units/%.o build/race_$(ARCH)/%.o build/scan/%.o: HOST_LEVEL = $(if $(PTX_ONLY),-O0,-O1)
 $(CHECK)/%.ok: HOST_LEVEL = -O0
 build/scan/%.o: LINES :=
 
-build/test_gpu: $(GPU_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)
+# Where they are not run, they are compiled some at a time: the headers cost more than the tests. Not
+# those that give headers a macro or declarations of theirs, and what has main or others' symbols.
+ALONE   := $(if $(PTX_ONLY),$(wildcard $(patsubst %,tests/gpu/%.cu,harness shared_conv shared_net portable conv_i8 \
+             grad_around)),$(GPU_TESTS))
+UNITED  := $(filter-out $(ALONE),$(GPU_TESTS))
+UNITING := $(if $(UNITED),0 1 2 3 4 5)
+
+build/gpu_units/%.cu: tests/unite.sh $(UNITED)
+	@mkdir -p $(@D); tests/unite.sh $* $(words $(UNITING)) $(UNITED) >$@.new; \
+	      cmp -s $@ $@.new || mv $@.new $@
+
+build/gpu_units/%.o: build/gpu_units/%.cu
+	$(call step,nvcc tests/gpu (part $* of $(words $(UNITING))$(comma) $(BUILT)), \
+	      $(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(FRONT) -Itests/gpu $(DEPENDS) -c $< -o $@)
+
+.PRECIOUS: build/gpu_units/%.cu
+
+build/test_gpu: $(ALONE:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o) $(UNITING:%=build/gpu_units/%.o)
 build/test_cublas: build/gpu_$(ARCH)/cublas.o build/gpu_$(ARCH)/shared_conv.o
 
 # Kernels as racecheck can follow them (SPIRA_RACECHECK in spira/base/async.cuh).
