@@ -18,7 +18,7 @@ if ! $PYTHON -c 'import numpy' 2>/dev/null; then
 fi
 export OMP_WAIT_POLICY=passive
 set -- "$1" "$2" "$PYTHON -B '$here/torch/deploy.py' '$1'"
-if $PYTHON -c 'import spira' 2>/dev/null; then
+if $PYTHON -c 'import spira.pytorch' 2>/dev/null; then
     PYTHONPATH=$here/torch${PYTHONPATH:+:$PYTHONPATH}
     export PYTHONPATH
     set -- "$@" "$PYTHON -B '$here/torch/export.py' '$1' '$2'"
