@@ -18,7 +18,7 @@ skip() {
     exit 0
 }
 $PYTHON -c 'import torch' 2>/dev/null || skip 'there is no Python with PyTorch'
-$PYTHON -c 'import spira' 2>/dev/null || skip 'pip install --no-build-isolation ./examples/torch'
+$PYTHON -c 'import spira.pytorch' 2>/dev/null || skip 'pip install --no-build-isolation ./examples/torch'
 if [ "${SPIRA_TEST_DEVICE:-cpu}" = cuda ]; then
     $PYTHON -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || skip 'there is no GPU'
 fi
