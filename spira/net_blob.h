@@ -192,10 +192,9 @@ SPIRA_API status net_blob_ranges(const blob *b, net_layer *layers, int count, ne
 //          included; incomplete on failure
 //          unused: the entries that belong to no layer of the network. A backbone can be read
 //          from the blob of a larger network. Require 0 if all entries must be used
-// errors   null or misaligned pointers; status_layer: the blob lacks parameters of the layer, or
-// has
-//          some that it does not have; shapes differ; data are damaged or not finite; the layer has
-//          no name, a long one, or that of an earlier layer
+// errors   null or misaligned pointers; status_layer: the blob lacks parameters of the layer,
+//          or has some that it does not have; shapes differ; data are damaged or not finite; the
+//          layer has no name, a long one, or that of an earlier layer
 SPIRA_API status net_blob_read(const net_plan *p, const blob *b, float *params, int *unused) {
     SPIRA_REQUIRE(p, status_null_pointer, "plan", 0);
     SPIRA_REQUIRE(b, status_null_pointer, "blob", 0);
