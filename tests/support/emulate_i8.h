@@ -90,7 +90,9 @@ std::vector<char> i8_layer_run(const i8_layer *l) {
     late.clear();
     auto features = [&](const std::vector<int8_t> &v) {
         int8_t *const to = v.empty() ? nullptr : i8_put(v, off, beyond);
-        late.push_back({(char *)to, v.size(), {}});
+        if (to) {
+            late.push_back({(char *)to, v.size(), {}});
+        }
         return to;
     };
     conv_args a = {};
