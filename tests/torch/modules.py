@@ -102,7 +102,7 @@ def test_inverse():
 
 
 def test_transposed():
-    """Against PyTorch's dense layer, at the voxels that a tap of an input leads to; and back."""
+    """Against PyTorch's dense layer in double, where a tap of an input leads to; and back."""
     for ndim, shape in ((1, (60,)), (2, (9, 11)), (3, (5, 6, 4))):
         dense = getattr(nn.functional, f"conv_transpose{ndim}d")
         for size, stride, padding, more in ((2, 2, 0, 0), (3, 2, 1, 1), (3, 1, 1, 0), (2, 3, 0, 2),
@@ -111,22 +111,22 @@ def test_transposed():
                 4, 6, size, stride, padding, output_padding=more).to(DEVICE)
             x, leaf = Scene(shape, rows=60).tensor(spconv)
             y = net(x)
-            plain = x.dense().detach().requires_grad_()
-            weight = net.weight.detach().clone().requires_grad_()
+            plain, weight = (t.detach().cpu().double().requires_grad_()
+                             for t in (x.dense(), net.weight))
             options = dict(stride=stride, padding=padding, output_padding=more)
             turned = weight.permute(ndim + 1, 0, *range(1, ndim + 1)) # [in, out, ...]
             z = dense(plain, turned, **options)
-            reached = dense((x.dense() != 0).any(1, True).float(),
-                            torch.ones(1, 1, *[size] * ndim, device=DEVICE), **options) > 0.5
+            reached = dense((plain != 0).any(1, True).double(),
+                            torch.ones(1, 1, *[size] * ndim, dtype=plain.dtype), **options) > 0.5
             assert y.spatial_shape == list(z.shape[2:]), f"{y.spatial_shape}, not {z.shape}"
-            at = y.indices.long()
+            at = y.indices.long().cpu()
             assert len(at) == reached.sum() and reached[at[:, 0], 0, *at[:, 1:].T].all()
             want = z[at[:, 0], :, *at[:, 1:].T]
-            close(y.features, want + net.bias, 2e-5, f"{ndim} {size} {stride}")
+            close(y.features, want + net.bias.cpu(), 2e-5, f"{ndim} {size} {stride}")
             given = torch.randn_like(want)
-            y.features.backward(given)
+            y.features.backward(given.to(y.features))
             want.backward(given)
-            rows = x.indices.long()
+            rows = x.indices.long().cpu()
             close(leaf.grad, plain.grad[rows[:, 0], :, *rows[:, 1:].T], 2e-5, "gradient of x")
             close(net.weight.grad, weight.grad, 2e-5, "gradient of the weight")
             assert y.coordinates().voxels.rows is None # rows are in order
