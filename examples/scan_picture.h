@@ -2,7 +2,7 @@
 // examples/scan_picture.h: draws points and squares into an image, on the host.
 //
 //   scan::picture image;
-//   const scan::picture_view view = {0.5f, 0.9f, 2};
+//   const scan::picture_view view = {0.5f, 0.9f, 2, false};
 //   SPIRA_TRY(scan::picture_draw(&view, marks, count, &image));
 //   spira::status s = scan::png_write("scan.png", image.rgb, image.width, image.height);
 //   scan::picture_free(&image);

@@ -70,7 +70,7 @@ static spira::status voxels_show(const side::job *job, const side::result<W> *r,
     }
     marks m = job->net->scores ? marks_of_classes(job, &v, street)
                                : marks_of_voxels(job, &v, r->features);
-    const scan::picture_view above = {0, 0, 2}, aslant = {0.5f, 0.9f, 2};
+    const scan::picture_view above = {0, 0, 2, false}, aslant = {0.5f, 0.9f, 2, false};
     spira::status s =
         scan::picture_draw(job->net->scores ? &aslant : &above, m.mark, m.count, picture);
     if (!spira::status_failed(s)) {
@@ -88,7 +88,7 @@ static spira::status voxels_show(const side::job *job, const side::result<W> *r,
 template <typename W>
 static spira::status map_show(const side::job *job, const side::result<W> *r,
                               scan::picture *picture) {
-    const scan::picture_view above = {0, 0, 1};
+    const scan::picture_view above = {0, 0, 1, false};
     marks m = marks_of_map(job, r->features);
     spira::status s = scan::picture_draw(&above, m.mark, m.count, picture);
     if (!spira::status_failed(s)) {

@@ -248,7 +248,7 @@ TEST(picture_shows_what_is_nearest_in_its_size) {
     const picture_mark marks[5] = {
         mark_at(0, 0, 1, 0, 100), mark_at(0, 0, 2, 0, 101), // the higher one hides the lower one
         mark_at(0, 0, 0, 0, 102), mark_at(20, 8, 0, 4, 103), mark_at(20, 0, 0, 0, 104)};
-    const picture_view above = {0, 0, 3}, aslant = {0, 0.8f, 3};
+    const picture_view above = {0, 0, 3, false}, aslant = {0, 0.8f, 3, false};
     picture image, order;
     picture_mark turned[5];
     REQUIRE_OK(picture_draw(&above, marks, 5, &image));
@@ -282,7 +282,7 @@ TEST(picture_tiles_squares) {
     for (int i = 0; i < 40; ++i) {
         marks[i] = mark_at(0.3f * (float)i, 5, 0, 0.3f, (uint8_t)(50 + i));
     }
-    const picture_view above = {0, 0, 1};
+    const picture_view above = {0, 0, 1, false};
     picture image;
     REQUIRE_OK(picture_draw(&above, marks, 40, &image));
     const int y = (image.height - picture_caption) / 2;
@@ -322,7 +322,7 @@ TEST(picture_is_cropped) {
     for (int i = 0; i < 1000; ++i) {
         marks[i] = mark_at((float)(i % 50), (float)(i / 50), 0, 0, 7);
     }
-    const picture_view above = {0, 0, 2};
+    const picture_view above = {0, 0, 2, false};
     picture image, other;
     REQUIRE_OK(picture_draw(&above, marks, 1000, &image));
     CHECK(image.width == picture_width && image.height < picture_height + picture_caption);
@@ -337,7 +337,7 @@ TEST(picture_is_cropped) {
 
 TEST(picture_of_nothing_and_of_one_point) {
     const picture_mark mark = mark_at(3, 4, 5, 0, 9);
-    const picture_view above = {0, 0, 2};
+    const picture_view above = {0, 0, 2, false};
     for (int count = 0; count < 2; ++count) {
         picture image;
         REQUIRE_OK(picture_draw(&above, &mark, count, &image));
@@ -366,7 +366,7 @@ TEST(picture_of_a_street) {
         const float *p = cloud.points + 4 * i;
         marks[i] = mark_at(p[0], p[1], p[2], 0, (uint8_t)(p[3] * 255));
     }
-    const picture_view aslant = {0.5f, 0.9f, 2};
+    const picture_view aslant = {0.5f, 0.9f, 2, false};
     picture image;
     REQUIRE_OK(picture_draw(&aslant, marks, cloud.rows, &image));
     CHECK(image.width == picture_width);
