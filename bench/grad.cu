@@ -81,7 +81,6 @@ static spira::status grad_weight_step(void *context, cudaStream_t stream) {
 static spira::status grad_both_step(void *context, cudaStream_t stream) {
     grad_work *w = (grad_work *)context;
     spira::conv_grad_weight_args a = w->weight;
-    a.sides = spira::pairs_sides_centre; // half of the lists, as a submanifold layer has
     a.bias_grad = w->bias;
     return spira::conv_grad_weight<BENCH_GRAD_FORMAT>(bench_gpu(), &a, w->scratch[0], w->bytes[0],
                                                       stream);

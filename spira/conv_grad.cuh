@@ -147,13 +147,13 @@ SPIRA_API status conv_grad_weight_workspace(const device_info *gpu, const conv_s
 //
 // inputs   args: see conv_grad_weight_args. Pairs with a negative row, pairs of outputs from *count
 //          on, and pairs from pairs.capacity on, are skipped
-// outputs  args->weight_grad, all of it: 0 for an offset without pairs; args->bias_grad: the bits of
-//          conv_grad_bias, or where Hopper's kernel has pairs_sides_centre, sums in another order
+// outputs  args->weight_grad, all of it: 0 for an offset without pairs; args->bias_grad, the same
+//          bits as those of conv_grad_bias
 // errors   a half map of an even volume
-// Asynchronous; two launches, three with a bias gradient in the order of conv_grad_bias. Products
-// of fp16 and bf16 are exact, tf32 rounds the features to 10 bits of fraction; sums are fp32.
-// Bit-identical from run to run: the order of the additions depends on the pairs, the shape and the
-// device_info, not on the capacities.
+// Asynchronous; two launches, three with a bias gradient. Products of fp16 and bf16 are exact, tf32
+// rounds the features to 10 bits of fraction; sums are fp32. Bit-identical from run to run: the
+// order of the additions depends on the pairs, the shape and the device_info, not on the
+// capacities.
 //
 // cost     (cin + cout) elements gathered for each pair, times the tiles of up to 256 channels on
 //          the other side; written and read once for each part: the sums of a tile
@@ -165,7 +165,9 @@ SPIRA_API status conv_grad_weight(const device_info *gpu, const conv_grad_weight
     SPIRA_TRY(conv_grad_weight_workspace(gpu, &args->shape, &needed));
     SPIRA_TRY(workspace_check(scratch, scratch_bytes, needed));
     grad_cut cut = grad_cut_of(&args->shape, gpu);
-    grad_cut_beside(args, gpu, &cut);
+    if (args->bias_grad) {
+        grad_cut_beside(&args->shape, gpu, &cut);
+    }
     workspace w = workspace_begin(scratch);
     grad_params p = grad_params_of(args, &cut, &w);
     p.args.programmatic = args->programmatic && gpu->programmatic;

@@ -4,7 +4,6 @@
 // The rows are shared out among grad_bias_parts thread blocks, whatever the GPU. Each writes a slot
 // of sums; grad/reduce.cuh adds up the slots. Behind the kernel of a weight gradient it runs beside
 // it, on what that leaves of a multiprocessor: so thread blocks are small (grad_cut_beside).
-// Hopper's kernel writes the slots itself where it has all rows in one list (grad_bias_fits).
 #ifndef SPIRA_GRAD_BIAS_CUH
 #define SPIRA_GRAD_BIAS_CUH
 
@@ -93,14 +92,6 @@ SPIRA_KERNEL void __launch_bounds__(grad_bias_threads, grad_bias_resident)
 SPIRA_DEVICE void grad_bias_add_slots(const grad_params &p,
                                       float (&shared)[grad_bias_add_threads]) {
     const int channels = p.args.shape.cout, group = (int)threadIdx.x / grad_bias_each;
-    int begin = 0, end = grad_bias_parts; // of the slots that are there
-    if (p.bias_in) {                      // those of the parts of the last list
-        const int32_t rows = grad_rows(p);
-        const uint32_t list = grad_list_start(p, rows, p.args.shape.volume - 1),
-                       total = list + (uint32_t)rows, each = grad_part_size(p, total);
-        begin = (int)(list / each);
-        end = rows ? (int)((total - 1) / each) + 1 : begin;
-    }
     const int step = (int)(gridDim.x * gridDim.y) * grad_bias_each;
     int first = (int)(blockIdx.y * gridDim.x + blockIdx.x) * grad_bias_each;
     for (; first < channels; first += step) {
@@ -109,8 +100,7 @@ SPIRA_DEVICE void grad_bias_add_slots(const grad_params &p,
 #pragma unroll
         for (int i = 0; i < grad_bias_parts / grad_bias_groups; ++i) {
             const int64_t slot = group + i * grad_bias_groups;
-            const bool there = channel < channels && slot >= begin && slot < end;
-            sum += there ? p.bias_slots[slot * channels + channel] : 0.0f;
+            sum += channel < channels ? p.bias_slots[slot * channels + channel] : 0.0f;
         }
         shared[threadIdx.x] = sum;
         __syncthreads();

@@ -115,20 +115,12 @@ SPIRA_API grad_cut grad_cut_of(const conv_shape *s, const device_info *d, int ro
     return c;
 }
 
-// Whether Hopper's kernel computes the bias gradient, too: it has all rows in one list.
-SPIRA_API bool grad_bias_fits(const conv_grad_weight_args *a, const grad_cut *c) {
-    return a->bias_grad && a->sides == pairs_sides_centre && c->form == grad_form_hopper &&
-           c->parts <= grad_bias_parts;
-}
-
 // Leaves shared memory for the thread blocks of a bias gradient beside those of Hopper's kernel.
-// Where two consumer warpgroups have nearly all registers, the bias gradient runs behind it:
-// multiprocessors of its own would take longer.
-SPIRA_API void grad_cut_beside(const conv_grad_weight_args *a, const device_info *d, grad_cut *c) {
+// Where that kernel has all registers, the bias gradient runs behind it: multiprocessors of its own
+// would take longer.
+SPIRA_API void grad_cut_beside(const conv_shape *s, const device_info *d, grad_cut *c) {
     enum { bytes = 1024 + grad_bias_threads * grad_bias_each * (int)sizeof(float) };
-    const conv_shape *s = &a->shape;
-    if (!a->bias_grad || grad_bias_fits(a, c) || c->form != grad_form_hopper ||
-        grad_hopper_warpgroups(c->rows) > 1) {
+    if (c->form != grad_form_hopper || grad_hopper_registers_move(c->rows, c->columns)) {
         return;
     }
     const int stages = grad_hopper_stages(c->rows, c->columns, s->volume, d->shared_max - bytes);
@@ -154,7 +146,6 @@ SPIRA_API grad_params grad_params_of(const conv_grad_weight_args *a, const grad_
     p.wide_in2 = !s->cin2 || conv_aligned(a->in2, s->cin2, element, 16);
     p.wide_out = conv_aligned(a->out_grad, s->cout, element, 16);
     p.wide_grad = conv_aligned(a->weight_grad, s->cout, (int)sizeof(float), 16);
-    p.bias_in = grad_bias_fits(a, cut);
     return p;
 }
 
@@ -185,7 +176,7 @@ SPIRA_API status grad_launch(const device_info *gpu, const grad_params &p,
         kernel,
         {grid, (unsigned)threads, stream, "conv_grad_weight", p.args.programmatic, (size_t)bytes},
         p));
-    if (p.args.bias_grad && !p.bias_in) {
+    if (p.args.bias_grad) {
         SPIRA_TRY(grad_bias_launch<E>(p, gpu->programmatic, stream));
     }
     return grad_reduce_launch(gpu, p, stream);

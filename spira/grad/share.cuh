@@ -43,7 +43,6 @@ struct grad_params {
     float *bias_slots;                // [grad_bias_parts, cout]
     bool wide_in, wide_in2, wide_out; // rows are aligned to 16 bytes
     bool wide_grad;                   // the same of weight_grad
-    bool bias_in;                     // each part writes a slot of the bias (grad_bias_in)
 };
 
 // ---- lists --------------------------------------------------------------------------------------
@@ -221,12 +220,6 @@ SPIRA_DEVICE grad_tile grad_tile_of(const grad_params &p, int number, int rows, 
     t.out.left = p.args.shape.cout - n;
     t.out.wide = p.wide_out;
     return t;
-}
-
-// Whether a tile adds up the rows of a list's outputs for the bias gradient: the centre of a half
-// map has each output once. bias_in: the kernel can do it.
-SPIRA_DEVICE bool grad_bias_in(const grad_params &p, const grad_tile &t, int list) {
-    return p.bias_in && t.row == 0 && list == p.args.shape.volume - 1;
 }
 
 // Where the sums of a list go: to the gradient, row by row, or to a slot.

@@ -45,7 +45,7 @@ struct how {
     bool programmatic;
 };
 
-grad_params params_put(const grad_problem *p, const device_info *d, grad_cut *c) {
+grad_params params_put(const grad_problem *p, const grad_cut *c) {
     const conv_shape *s = &p->shape;
     conv_grad_weight_args a = {};
     a.shape = *s;
@@ -62,7 +62,6 @@ grad_params params_put(const grad_problem *p, const device_info *d, grad_cut *c)
     a.bias_grad = p->room ? guarded_new<float>(s->cout) : nullptr;
     a.sides = p->sides;
     a.capacity = std::max(p->outputs + p->room, 1);
-    grad_cut_beside(&a, d, c);
     workspace w = workspace_begin(nullptr);
     grad_params g = grad_params_of(&a, c, &w);
     g.slots = guarded_new<float>(grad_slots(c));
@@ -95,11 +94,13 @@ const float *problem_run(const grad_problem *p, const how &h) {
                                 h.multiprocessors, (hopper ? 227 : 99) * 1024, hopper);
     d.programmatic = h.programmatic;
     grad_cut c = grad_cut_of(&p->shape, &d, std::max(h.tile, 0));
-    grad_params g = params_put(p, &d, &c);
+    if (p->room) { // with a bias gradient
+        grad_cut_beside(&p->shape, &d, &c);
+    }
+    grad_params g = params_put(p, &c);
     emulate::unawaited = false;
     g.args.programmatic = h.programmatic;
-    if (h.programmatic &&
-        !(g.args.bias_grad && !g.bias_in)) { // else the bias's kernel is behind it
+    if (h.programmatic && !g.args.bias_grad) { // the bias's kernel is behind the one that waits
         kernel_before_writes();
     }
     auto run = [&](auto element) {
@@ -212,25 +213,6 @@ TEST(grad_emulated_hopper) {
         problem_check(&p, {-2, 1 + turn % 5, turn % 2 == 0});
     }
     CHECK(launched.size() >= 4 + 1 + 1 + 1); // tiles of fp16 and bf16, the second, biases
-}
-
-// The bias gradient in the pass over the centre of a half map, without a kernel of its own.
-TEST(grad_emulated_hopper_bias) {
-    const int layers[][3] = {{72, 0, 40},   {64, 0, 128},  {128, 0, 128},
-                             {128, 0, 256}, {256, 0, 128}, {40, 96, 264}};
-    for (const auto &l : layers) {
-        for (int rows : {0, 1, 33, 150, 151}) {
-            random_state random = random_make((uint64_t)rows);
-            grad_problem p =
-                grad_problem_make(&random, shape_make(3, l[0], l[1], l[2], numeric_f16),
-                                  pairs_sides_centre, rows, rows, 20);
-            p.room = 3;
-            p.outputs = rows == 151 ? 0 : rows; // no outputs, though there are lists
-            emulate::launched.clear();
-            problem_check(&p, {-2, 1 + rows % 5, rows % 2 == 0});
-            CHECK_EQUAL(emulate::launched.size(), (size_t)2);
-        }
-    }
 }
 
 // Tests the test: producers that do not wait until a stage has been read are found.
@@ -354,13 +336,9 @@ TEST(grad_cuts) {
         CHECK(c.parts >= 1 && c.parts <= 3 * h200.multiprocessors);
         // A bias gradient runs beside it, on memory that is left for it, if registers are, too.
         grad_cut beside = c;
-        float bias;
-        conv_grad_weight_args with = {};
-        with.shape = s;
-        with.bias_grad = &bias;
-        grad_cut_beside(&with, &h200, &beside);
+        grad_cut_beside(&s, &h200, &beside);
         if (c.form == grad_form_hopper) {
-            const bool all = grad_hopper_warpgroups(c.rows) > 1;
+            const bool all = grad_hopper_registers_move(c.rows, c.columns);
             const int64_t bytes = grad_hopper_bytes(c.rows, c.columns, s.volume, beside.stages) +
                                   (int64_t)sizeof(grad_hopper_shared);
             const int64_t bias = grad_bias_threads * grad_bias_each * 4 + 1024;

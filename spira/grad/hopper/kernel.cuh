@@ -100,24 +100,6 @@ SPIRA_DEVICE void grad_hopper_multiply(uint32_t stage, int warpgroup,
     wgmma_end();
 }
 
-// Adds the rows of a stage to the thread's two channels of the bias gradient. rows: address of the
-// first panel. The sums are in shared memory, as registers are taken.
-template <typename T>
-SPIRA_DEVICE void grad_hopper_add_rows(uint32_t rows, float2 *bias) {
-    const uint32_t at = threadIdx.x * 4,
-                   panel = rows + at / wgmma_row_most * grad_hopper_panel_bytes;
-    float2 sum = {};
-#pragma unroll 8 // as registers allow
-    for (uint32_t r = 0; r < (uint32_t)grad_hopper_chunk; ++r) {
-        const uint32_t place = r * wgmma_row_most + at % wgmma_row_most;
-        const auto v = bytes_as<wide_elements<typename T::element, 2>>(
-            shared_load(panel + wgmma_place(place, wgmma_row_log_most)));
-        sum.x += element_to_float(v.at[0]);
-        sum.y += element_to_float(v.at[1]);
-    }
-    *bias = make_float2(bias->x + sum.x, bias->y + sum.y);
-}
-
 // Writes the sums of a list that has ended in the part.
 template <typename T, grad_put_kind kind>
 SPIRA_DEVICE void grad_hopper_flush(const grad_target &to, int warpgroup,
@@ -133,14 +115,11 @@ SPIRA_DEVICE void grad_hopper_flush(const grad_target &to, int warpgroup,
     }
 }
 
-// The loop of a consumer warpgroup over the lists of the part. sums [T::columns / 2]: for the bias
-// gradient; the first threads have one each.
+// The loop of a consumer warpgroup over the lists of the part.
 template <typename T>
-SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &tile,
+SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &tile, int part,
                                       const uint32_t *starts, const grad_cursor &first,
-                                      ring_cursor ring, float2 *sums) {
-    const int part = (int)blockIdx.y;
-    float2 *const bias = sums + threadIdx.x;
+                                      ring_cursor ring) {
     const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / grad_hopper_warpgroup, 0);
     grad_cursor c = first;
     if (p.args.programmatic) {
@@ -154,18 +133,11 @@ SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &til
             sum[i / (T::columns / 2)][i % (T::columns / 2)] = 0.0f;
         }
         const grad_cursor list = c;
-        const bool adds = (int)threadIdx.x < T::columns / 2 && grad_bias_in(p, tile, c.list);
-        if (adds) {
-            *bias = {};
-        }
         int before = -1; // the stage whose products may still run
         bool ended;
         do {
             mbarrier_wait(ring_full(ring), ring.phase);
             grad_hopper_multiply<T>(ring_stage(ring), warpgroup, sum);
-            if (adds) { // while the products run
-                grad_hopper_add_rows<T>(ring_stage(ring) + T::in_bytes, bias);
-            }
             wgmma_wait<1>();
             if (before >= 0) {
                 ring_release(ring, before);
@@ -174,11 +146,6 @@ SPIRA_DEVICE void grad_hopper_consume(const grad_params &p, const grad_tile &til
             ring_next(ring);
             ended = grad_cursor_next(p, starts, grad_hopper_chunk, c);
         } while (!ended);
-        const int channel = 2 * (int)threadIdx.x;
-        if (adds && channel < tile.out.left) {
-            float *const to = p.bias_slots + (int64_t)part * p.args.shape.cout;
-            *(float2 *)(to + tile.column + channel) = *bias;
-        }
         wgmma_wait<0>();
 #pragma unroll
         for (int i = 0; i < T::bands; ++i) {
@@ -239,7 +206,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, 1)
         if constexpr (T::registers_move) {
             setmaxnreg_inc<T::registers_consumer>();
         }
-        grad_hopper_consume<T>(p, tile, starts, first, ring, shared.bias);
+        grad_hopper_consume<T>(p, tile, part, starts, first, ring);
     }
     __syncthreads();
     ring_inval(shared.ring, p.cut.stages);

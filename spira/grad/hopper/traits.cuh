@@ -21,12 +21,16 @@ enum {
     grad_hopper_warpgroup = 128,
     grad_hopper_producers = 4, // warps: they fill a stage each, in turn
     grad_hopper_stages_most = 16,
-    grad_hopper_columns_most = 256,
 };
 
 // Consumer warpgroups: each has half of the rows of a tile, or all of 64.
 SPIRA_BOTH constexpr int grad_hopper_warpgroups(int rows) {
     return rows > grad_hopper_panel ? 2 : 1;
+}
+
+// Whether producers give registers to consumers (setmaxnreg): all threads begin with 168.
+SPIRA_BOTH constexpr bool grad_hopper_registers_move(int rows, int columns) {
+    return rows > grad_hopper_panel && rows * columns > 128 * 128;
 }
 
 SPIRA_BOTH constexpr int grad_hopper_stage_bytes(int rows, int columns) {
@@ -44,10 +48,9 @@ SPIRA_BOTH int grad_hopper_bytes(int rows, int columns, int volume, int stages) 
            stages * grad_hopper_stage_bytes(rows, columns);
 }
 
-// Static shared memory: the mbarriers of the ring, sums of pairs of output channels.
+// Static shared memory: the mbarriers of the ring.
 struct grad_hopper_shared {
     ring_barriers ring[grad_hopper_stages_most];
-    float2 bias[grad_hopper_columns_most / 2];
 };
 
 // Bytes of dynamic shared memory at most. shared: bytes that a thread block may have.
@@ -74,8 +77,7 @@ struct grad_hopper_traits {
     static constexpr int in_bytes = rows / grad_hopper_panel * grad_hopper_panel_bytes;
     static constexpr int stage_bytes = grad_hopper_stage_bytes(rows, columns);
 
-    // Producers give registers to consumers (setmaxnreg): all threads begin with 168.
-    static constexpr bool registers_move = warpgroups > 1 && (rows * columns > 128 * 128);
+    static constexpr bool registers_move = grad_hopper_registers_move(rows, columns);
     static constexpr int registers_producer = 88, registers_consumer = 208;
 
     static_assert(sizeof(E) == 2, "wgmma transposes operands of 16 bits");
