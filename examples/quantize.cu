@@ -108,7 +108,7 @@ static bool parse(int argc, char **argv, settings *s) {
         }
     }
     if (!s->side.save_weights || (s->side.onnx && s->side.weights)) {
-        fprintf(stderr, "give --save-weights, and --weights or --onnx\n");
+        fprintf(stderr, "give --save-weights, and not both --weights and --onnx\n");
         return false;
     }
     return true;

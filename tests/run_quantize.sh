@@ -44,5 +44,5 @@ judge 'a blob of version 2' $?
 run 1 $street --streets 1 --check 1 --save-weights "$folder/int8.blob" # it is there
 run 2 $street --method median --save-weights "$folder/other.blob"
 run 2 $street
-run 2 --save-weights "$folder/other.blob"
+run 2 $street --onnx other.onnx --save-weights "$folder/other.blob"
 echo "$passed passed, $failed failed, 0 skipped"

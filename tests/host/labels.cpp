@@ -110,11 +110,11 @@ TEST(legend_draws_a_square_and_letters) {
     picture_free(&again);
 }
 
-// The bar has the length of its metres, the least power of ten of 40 pixels or more.
+// The bar has the length of its metres, the least of 1, 2, 5, 10 .. with 40 pixels or more.
 TEST(legend_scale_is_right) {
-    const float scales[3] = {5, 50, 0.0001f};
-    const int pixels[3] = {50, 50, 100};
-    for (int i = 0; i < 3; ++i) {
+    const float scales[5] = {50, 20, 8, 5, 0.0001f}; // bars of 1, 2, 5, 10 and 500,000 metres
+    const int pixels[5] = {50, 40, 40, 50, 50};
+    for (int i = 0; i < 5; ++i) {
         picture image = picture_new(200, 20);
         image.scale = scales[i];
         int64_t bar = 0;

@@ -280,7 +280,9 @@ TEST(voxel_features_refuses) {
     } while (0)
     REFUSED(status_unsupported, "kind", a.kind = (voxel_feature)3);
     REFUSED(status_unsupported, "append", a.append = 4);
-    REFUSED(status_unsupported, "type", a.type = (numeric)4);
+    REFUSED(status_unsupported, "type", a.type = (numeric)9);
+    REFUSED(status_unsupported, "inverse", a.type = numeric_i8);
+    REFUSED(status_unsupported, "inverse", a.inverse = 1);
     REFUSED(status_bad_size, "max_points", a.max_points = -1);
     REFUSED(status_bad_size, "channels", a.channels = 0);
     REFUSED(status_bad_size, "columns", a.columns = 3);
