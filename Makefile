@@ -415,7 +415,7 @@ build/scan/host.%.o: examples/scan.cu
 	      -c -x c++ $< -o $@)
 
 build/host_scan: $(SCAN_PARTS)
-	$(call step,link $@,$(CXX) $(OPENMP) $^ -o $@)
+	$(call step,link $@,$(CXX) $(OPENMP) $(filter %.o,$^) -o $@)
 
 SANITIZE := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover
 
