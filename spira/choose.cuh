@@ -24,7 +24,7 @@ SPIRA_API status choose_largest_workspace(const choose_largest_args<W> *args, si
 //          args.trouble: device_flag_not_finite with the first row whose score is NaN;
 //          device_flag_capacity with a count above the capacity
 // Asynchronous, deterministic, equal to choose_largest_host.
-// cost     a radix sort of 33 bits and those of the batch: nine launches for one batch element
+// cost     a radix sort of 33 bits and those of the batch: eight launches for one batch element
 template <typename W, numeric format = numeric_any>
 SPIRA_API status choose_largest(const choose_largest_args<W> *args, void *scratch,
                                 size_t scratch_bytes, cudaStream_t stream) {
