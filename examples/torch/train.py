@@ -94,18 +94,14 @@ class Processes:
             distributed.all_reduce(tensor)
         return tensor
 
-    def on_device(self, net):
-        """A network on the device, with batch norms that count the rows of all processes."""
-        if self.count > 1 and self.device.type == "cuda":
-            net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)
-        return net.to(self.device)
-
     def shared(self, net):
-        """The same network with gradients of all processes."""
+        """The same network with gradients of all processes. Batch norms count the rows of their
+        own process, several streets: with SyncBatchNorm the host would wait for the GPU in each."""
         if self.count == 1:
             return net
         devices = [self.device.index] if self.device.type == "cuda" else None
-        return torch.nn.parallel.DistributedDataParallel(net, devices)
+        return torch.nn.parallel.DistributedDataParallel(
+            net, devices, broadcast_buffers=False, gradient_as_bucket_view=True)
 
     def same_statistics(self, net):
         """Gives all processes the batch norms' statistics of the first one."""
@@ -225,10 +221,11 @@ class Training:
         self.chosen, self.processes = chosen, processes
         self.names = scenes.class_names()
         torch.manual_seed(chosen.seed) # the same weights in all processes
-        self.net = processes.on_device(network(len(self.names)))
+        self.net = network(len(self.names)).to(processes.device)
         if chosen.qat:
             self.round_as_int8()
-        self.optimizer = torch.optim.AdamW(self.net.parameters(), weight_decay=0.01)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), weight_decay=0.01,
+                                           fused=chosen.device == "cuda")
         self.scaler = torch.amp.GradScaler(chosen.device, enabled=chosen.type == "fp16")
         self.step, self.best, self.seconds, self.losses, self.results = 0, -1.0, 0.0, [], []
         if chosen.resume:
