@@ -38,6 +38,19 @@ SPIRA_API int device_code_capability(int device, int code) {
     return code < 80 && device > code ? code : device;
 }
 
+// The driver's function of this name; null where it has none.
+SPIRA_LAUNCHER void *device_driver_function(const char *name) {
+    void *function = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found);
+#else
+    const cudaError_t error = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
+#endif
+    return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : nullptr;
+}
+
 // Fills `d` for the current device. Once, at start: it takes some microseconds, and loads the
 // module of the calling file. It launches nothing and may be called while a stream is captured.
 //

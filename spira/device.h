@@ -11,12 +11,20 @@
 
 namespace spira {
 
+// The driver's cuTensorMapEncodeTiled, with its enumerations as integers: how the copy engine reads
+// a tensor.
+typedef int device_tensor_map(void *map, int type, uint32_t dimensions, void *array,
+                              const uint64_t *size, const uint64_t *pitch, const uint32_t *box,
+                              const uint32_t *step, int interleave, int swizzle, int l2,
+                              int outside);
+
 struct device_info {
     int capability;      // 90 for compute capability 9.0: the GPU's, or that of PTX below 8.0
     int multiprocessors; // those of a green context or of an MPS share, where you have set them
     int shared_max;      // bytes of dynamic shared memory that a thread block may ask for
     bool hopper;         // the binary has code for sm_90a, and the GPU runs it
     bool programmatic;   // the code supports programmatic dependent launch
+    device_tensor_map *tensor_map_encode; // null: linear layers do not use the copy engine
 };
 
 // Whether what was made with one device_info may be used with the other.

@@ -268,6 +268,27 @@ SPIRA_DEVICE void mbarrier_bulk_copy(uint32_t to, const void *from, uint32_t byt
                  : "memory");
 }
 
+// The same, to the same addresses of all thread blocks of the cluster that `ranks` names, a bit
+// each, and to the mbarriers there.
+SPIRA_DEVICE void mbarrier_bulk_copy_all(uint32_t to, const void *from, uint32_t bytes,
+                                         uint32_t barrier, uint32_t ranks) {
+    SPIRA_ASM_90("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "h"((uint16_t)ranks)
+                 : "memory");
+}
+
+// The copy engine copies a box of a tensor of two dimensions, as the driver has encoded it, from
+// element `x` of row `y` on, and reports the bytes of the whole box: what lies past the tensor's
+// ends becomes zero.
+SPIRA_DEVICE void mbarrier_tensor_copy(uint32_t to, const void *map, int x, int y,
+                                       uint32_t barrier) {
+    SPIRA_ASM_90("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+                 "l"(map), "r"(x), "r"(y), "r"(barrier)
+                 : "memory");
+}
+
 // Makes the thread's stores to shared memory visible to the copy engine.
 SPIRA_DEVICE void proxy_fence() {
     SPIRA_ASM_90("fence.proxy.async.shared::cta;" ::: "memory");

@@ -173,6 +173,28 @@ inline char *at_address(uint32_t address, uint32_t bytes) {
     return m.dynamic + (address - first_address);
 }
 
+// The address of the same variable of a thread block of the cluster.
+inline uint32_t cluster_of(uint32_t shared, uint32_t rank) {
+    return shared % apart + (rank + 1) * apart;
+}
+
+// A tensor of two dimensions of 16-bit elements, dense; boxes of `rows` times `bytes`.
+struct tensor_map {
+    const char *array;
+    int64_t width, height; // of the tensor; in bytes, in rows
+    uint32_t bytes, rows;
+};
+
+// device_info.tensor_map_encode
+inline int tensor_map_encode(void *map, int, uint32_t, void *array, const uint64_t *size,
+                             const uint64_t *pitch, const uint32_t *box, const uint32_t *, int, int,
+                             int, int) {
+    const tensor_map m = {(const char *)array, (int64_t)pitch[0], (int64_t)size[1], 2 * box[0],
+                          box[1]};
+    memcpy(map, &m, sizeof m);
+    return (uintptr_t)array % 16 || pitch[0] % 16 || pitch[0] != 2 * size[0] || m.bytes != 128;
+}
+
 inline int elected() {
     return (int)(seed % 32);
 }
@@ -565,6 +587,32 @@ inline void mbarrier_bulk_copy(uint32_t to, const void *from, uint32_t bytes, ui
     transfers.push_back({{copy_begin(to, from, bytes)}, &shared_at<uint64_t>(barrier), 0, -1});
 }
 
+inline void mbarrier_bulk_copy_all(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier,
+                                   uint32_t ranks) {
+    for (uint32_t rank = 0; rank < emulate::clusters->ranks; ++rank) {
+        if (ranks >> rank & 1) {
+            mbarrier_bulk_copy(emulate::cluster_of(to, rank), from, bytes,
+                               emulate::cluster_of(barrier, rank));
+        }
+    }
+}
+
+inline void mbarrier_tensor_copy(uint32_t to, const void *map, int x, int y, uint32_t barrier) {
+    using namespace emulate;
+    const tensor_map &m = *(const tensor_map *)map;
+    if (to % spira::wgmma_align) {
+        fault("an address is not aligned");
+    }
+    transfer t = {{}, &shared_at<uint64_t>(barrier), 0, -1};
+    for (uint32_t at = 0; at < m.rows * m.bytes; at += 16) {
+        const int64_t row = y + (int64_t)(at / m.bytes), byte = 2 * (int64_t)x + at % m.bytes;
+        const bool there = row >= 0 && row < m.height && byte < m.width;
+        t.copies.push_back(copy_begin(to + spira::wgmma_place(at, spira::wgmma_row_log_most),
+                                      there ? m.array + row * m.width + byte : nullptr, 16));
+    }
+    transfers.push_back(std::move(t));
+}
+
 inline void mbarrier_wait(uint32_t barrier, uint32_t phase) {
     if (emulate::wait_skipped && emulate::wait_skipped()) {
         return;
@@ -587,7 +635,7 @@ inline bool named_barrier_any(int number, int threads, bool mine, int line = __b
 }
 
 inline uint32_t cluster_address(uint32_t shared, uint32_t rank) {
-    return shared % emulate::apart + (rank + 1) * emulate::apart;
+    return emulate::cluster_of(shared, rank);
 }
 
 inline void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
