@@ -11,14 +11,10 @@
 
 namespace spira {
 
-enum {
-    order_row_bits = 10,                   // of a row's number in its chunk
-    order_low_bits = order_class_bits / 2, // of a class, for the first of two passes
-    order_classes_each = (int)order_classes / order_threads, // of a thread
-};
+enum { order_classes_each = (int)order_classes / order_threads }; // of a thread
 
-static_assert(1 << order_row_bits == order_run, "the bits of a row");
 static_assert(order_classes_each == 2, "loads and stores of two classes");
+static_assert(order_items * 32 <= 255, "a byte counts the rows of a warp");
 
 // The table of classes as a search tree (tree_node).
 typedef uint32_t order_tree[order_classes];
@@ -29,13 +25,20 @@ struct order_chunk {
     int rows;
 };
 
+// How many rows of a class each warp has.
+struct __align__(16) order_warp_rows {
+    uint8_t rows[order_warps];
+};
+
 struct __align__(16) order_class_shared {
     union {
-        order_tree tree; // before the sort
-        order_shared sort;
+        order_tree tree; // until the classes are known
+        order_item item[order_run];
     };
+    order_warp_rows count[order_classes];
+    uint16_t begin[order_classes]; // position of the first row of each class
     order_columns columns;
-    int rows[order_classes];        // of each class in the chunk
+    int scan[order_warps];
     order_chunk chunk[order_warps]; // for each warp a copy
 };
 
@@ -74,7 +77,7 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
     const int32_t begin = chunk.number * order_run;
     const int first = order_first(), lane = threadIdx.x % 32;
     const int rows = min(order_find_count(r) - begin, (int)order_run);
-    if (r.compact) {
+    if (!order_is_wide(r)) {
         order_set_in_warp(chunk.rows, rows);
         int32_t row[order_items];
 #pragma unroll
@@ -82,7 +85,7 @@ SPIRA_DEVICE void order_find_keys(const order_batch &batch, const order_task &ta
             row[i] = begin + min(first + i * 32, rows - 1); // behind the count nothing is written
         }
         if (rows > 0) {
-            order_find_compact_keys_any(r, row, key);
+            order_find_keys_by_lane(task, row, key);
         }
         return;
     }
@@ -145,59 +148,66 @@ SPIRA_DEVICE void order_find_classes_of(const order_task &task, const order_tree
     }
 }
 
-// Writes the pieces of a chunk, and adds its rows to the totals; clears the weights of the run of
-// the same number. Called by all threads of a block; has a barrier inside. rows [order_classes]: of
-// each class in the chunk
-SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratch &s, int number,
-                                      int32_t chunk, const int *rows, int *scan) {
+// ---- sort ---------------------------------------------------------------------------------------
+
+// Returns how many rows of a class the first `warps` warps have.
+SPIRA_DEVICE int order_rows_before(const order_warp_rows &count, int warps) {
+    const uint4 v = *(const uint4 *)&count;
+    const uint32_t four[] = {v.x, v.y, v.z, v.w};
+    uint32_t sum = 0;
+#pragma unroll
+    for (int w = 0; w < order_warps / 4; ++w) {
+        const int below = min(max(warps - w * 4, 0), 4);
+        sum = bytes_add(four[w] & (below == 4 ? ~0u : (1u << 8 * below) - 1), sum);
+    }
+    return (int)sum;
+}
+
+// Counts the rows of each class by warps. Returns the rank of each of this thread's rows among
+// those of its warp with the same class. The counts are clear.
+SPIRA_DEVICE void order_count_classes(const uint32_t (&class_of)[order_items],
+                                      int (&rank)[order_items], order_class_shared &s) {
+    uint32_t peers[order_items];
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        peers[i] = warp_peers<order_class_bits>(class_of[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        rank[i] = order_rank_in_warp(peers[i], s.count[class_of[i]].rows[threadIdx.x / 32]);
+    }
+}
+
+// Writes the pieces of a chunk of `rows` rows, and adds its rows to the totals; clears the weights
+// of the run of the same number. Finds where the classes begin. Called by all threads of a block,
+// which has counted; has a barrier inside.
+SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratch &scratch,
+                                      int number, int rows, int32_t chunk, order_class_shared &s) {
     const int32_t runs = order_count_runs(task.request.capacity);
     const int32_t first_run = task.first[order_by_run];
     const int c = order_classes_each * (int)threadIdx.x;
-    const int2 two = *(const int2 *)(rows + c);
-    const int own[order_classes_each] = {two.x, two.y};
-    int at = block_exclusive_sum<order_threads>(two.x + two.y, scan);
+    int own[order_classes_each];
+#pragma unroll
+    for (int j = 0; j < order_classes_each; ++j) {
+        own[j] = order_rows_before(s.count[c + j], order_warps);
+    }
+    // Rows that do not exist are at the end of the last class.
+    own[1] -= threadIdx.x == order_threads - 1 ? order_run - rows : 0;
+    int at = block_exclusive_sum<order_threads>(own[0] + own[1], s.scan);
+    ((uint32_t *)s.begin)[threadIdx.x] = (uint32_t)at | (uint32_t)(at + own[0]) << 16;
     uint32_t piece[order_classes_each];
 #pragma unroll
     for (int j = 0; j < order_classes_each; ++j) {
         piece[j] = (uint32_t)at | (uint32_t)own[j] << 16;
         at += own[j];
         if (own[j]) {
-            atomicAdd(s.total + number * order_classes + c + j, own[j]);
+            atomicAdd(scratch.total + number * order_classes + c + j, own[j]);
         }
     }
-    *(uint2 *)(s.piece + (int64_t)first_run * order_classes +
+    *(uint2 *)(scratch.piece + (int64_t)first_run * order_classes +
                order_piece_at((unsigned)c, (uint32_t)chunk, (uint32_t)runs)) = {piece[0], piece[1]};
     if (threadIdx.x == 0) {
-        ((uint2 *)s.weight)[first_run + chunk] = {0, 0};
-    }
-}
-
-// Sorts by the bits of the row from `shift` on.
-template <int shift, int bits>
-SPIRA_DEVICE void order_sort_class_digit(order_item (&item)[order_items], order_shared &s) {
-    uint32_t digit[order_items];
-#pragma unroll
-    for (int i = 0; i < order_items; ++i) {
-        digit[i] = (uint32_t)item[i].row >> shift & ((1 << bits) - 1);
-    }
-    order_sort_digit<bits>(digit, item, s);
-}
-
-// Sorts the rows of a chunk by class. In a chunk, class and row number fit one word.
-SPIRA_DEVICE void order_sort_by_class(const uint32_t (&key)[order_items],
-                                      const uint32_t (&class_of)[order_items], int32_t begin,
-                                      order_item (&item)[order_items], order_shared &s) {
-    const int first = order_first();
-#pragma unroll
-    for (int i = 0; i < order_items; ++i) {
-        item[i] = {key[i], (int32_t)(class_of[i] << order_row_bits) | (first + i * 32)};
-    }
-    order_sort_class_digit<order_row_bits, order_low_bits>(item, s);
-    order_sort_class_digit<(int)order_row_bits + order_low_bits,
-                           (int)order_class_bits - order_low_bits>(item, s);
-#pragma unroll
-    for (int i = 0; i < order_items; ++i) {
-        item[i].row = begin + (item[i].row & (order_run - 1));
+        ((uint2 *)scratch.weight)[first_run + chunk] = {0, 0};
     }
 }
 
@@ -210,7 +220,11 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     const order_task &task = batch.task[number];
     const int first = order_first();
     uint32_t key[order_items], class_of[order_items];
-    ((int2 *)shared.rows)[threadIdx.x] = {0, 0};
+    int rank[order_items];
+#pragma unroll
+    for (int j = 0; j < order_classes_each; ++j) {
+        ((uint4 *)shared.count)[threadIdx.x + j * order_threads] = {0, 0, 0, 0};
+    }
     order_chunk &chunk = shared.chunk[threadIdx.x / 32];
     order_set_in_warp(chunk.number, (int32_t)blockIdx.x - task.first[order_by_run]);
     const uint2 two = order_load_table(task);
@@ -225,22 +239,27 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     order_find_classes_of(task, shared.tree, key, class_of);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        if (first + i * 32 < rows) {
-            atomicAdd(shared.rows + class_of[i], 1);
-        } else {
+        if (first + i * 32 >= rows) {
             class_of[i] = order_classes - 1; // the end of the last class
         }
     }
+    order_count_classes(class_of, rank, shared);
     __syncthreads(); // all rows are counted
     pdl_wait();
-    order_write_classes(task, s, number, chunk.number, shared.rows, shared.sort.scan);
+    order_write_classes(task, s, number, rows, chunk.number, shared);
+    __syncthreads(); // the beginnings are there
     const int32_t begin = chunk.number * order_run;
-    order_item item[order_items];
-    order_sort_by_class(key, class_of, begin, item, shared.sort);
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        const int before = order_rows_before(shared.count[class_of[i]], (int)threadIdx.x / 32);
+        shared.item[shared.begin[class_of[i]] + before + rank[i]] = {key[i],
+                                                                     begin + first + i * 32};
+    }
+    __syncthreads(); // the items are sorted
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         if (first + i * 32 < rows) {
-            s.item[task.first_row + begin + first + i * 32] = item[i];
+            s.item[task.first_row + begin + first + i * 32] = shared.item[first + i * 32];
         }
     }
 }

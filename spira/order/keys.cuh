@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/order/keys.cuh: the keys of rows (order/key.h).
 //
-// A warp reads 32 rows of the map. From a compact map (index/compact.h) a lane reads the records of
-// its row instead.
+// A warp reads 32 rows of a wide map (order_is_wide). Of others a lane reads its row: the records
+// of a compact map (index/compact.h), or the few columns of a map as it stands.
 #ifndef SPIRA_ORDER_KEYS_CUH
 #define SPIRA_ORDER_KEYS_CUH
 
@@ -10,12 +10,12 @@
 
 namespace spira {
 
-// ---- a map as it stands -------------------------------------------------------------------------
+// ---- a wide map --------------------------------------------------------------------------------
 
 // The order_bit_of each column's direction.
 typedef uint8_t order_columns[kernel_volume_max];
 
-// Fills the numbers of a map that is not compact. Called by all threads of a block. Each warp
+// Fills the numbers of a wide map. Called by all threads of a block. Each warp
 // counts the columns of all offsets, and takes every n-th group of 32 offsets, n the number of
 // warps.
 SPIRA_DEVICE void order_fill_columns(const order_batch &batch, const order_task &task,
@@ -125,10 +125,36 @@ SPIRA_DEVICE void order_find_compact_keys(const order_request &r, const int32_t 
     }
 }
 
+// ---- rows of a lane -----------------------------------------------------------------------------
+
+// Finds the keys of `rows` rows of a map of up to order_lane_columns columns.
 template <int rows>
-SPIRA_DEVICE void order_find_compact_keys_any(const order_request &r, const int32_t (&row)[rows],
-                                              uint32_t (&key)[rows]) {
-    if (r.kernel.size.x == 3) {
+SPIRA_DEVICE void order_find_lane_keys(const order_task &task, const int32_t (&row)[rows],
+                                       uint32_t (&key)[rows]) {
+    int32_t tap[rows][order_lane_columns];
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+        order_load_row(task.request, row[i], tap[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+        uint32_t number = 0;
+#pragma unroll
+        for (int c = 0; c < order_lane_columns; ++c) {
+            number |= (uint32_t)(tap[i][c] >= 0) << (task.lane_bits >> 4 * c & 15);
+        }
+        key[i] = order_gray_rank(number);
+    }
+}
+
+// Finds the keys of `rows` rows of a map that is not wide.
+template <int rows>
+SPIRA_DEVICE void order_find_keys_by_lane(const order_task &task, const int32_t (&row)[rows],
+                                          uint32_t (&key)[rows]) {
+    const order_request &r = task.request;
+    if (!r.compact) {
+        order_find_lane_keys(task, row, key);
+    } else if (r.kernel.size.x == 3) {
         order_find_compact_keys<3>(r, row, key);
     } else {
         order_find_compact_keys<5>(r, row, key);

@@ -72,15 +72,12 @@ SPIRA_DEVICE void order_put_records(const order_request &r, int64_t group,
 // Writes sources and mask of a row group. row: -1 for no row
 SPIRA_DEVICE void order_put_lanes(const order_request &r, int64_t group,
                                   const int32_t (&row)[order_items]) {
-    const int lane = threadIdx.x % 32, volume = r.layout.volume;
+    const int lane = threadIdx.x % 32;
     int32_t tap[order_items][order_lane_columns];
     uint32_t has = 0;
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-#pragma unroll
-        for (int c = 0; c < order_lane_columns; ++c) {
-            tap[i][c] = row[i] >= 0 && c < volume ? r.map[(int64_t)row[i] * volume + c] : -1;
-        }
+        order_load_row(r, row[i], tap[i]);
     }
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {

@@ -2,7 +2,7 @@
 // spira/order/sort.cuh: a radix sort of 1024 items inside one thread block, stable.
 //
 // Element i of a lane is at position order_first() + i * 32. A pass ranks the elements by one digit
-// of up to 6 bits and exchanges them through shared memory: fewer passes of 8 bits would take more
+// of 6 bits and exchanges them through shared memory: fewer passes of 8 bits would take more
 // instructions. The keys of a run differ in some 11 of 24 bits (sectors): mostly two passes, at
 // most four. Keys by directions have 27 bits: at most five.
 #ifndef SPIRA_ORDER_SORT_CUH
@@ -14,7 +14,7 @@
 namespace spira {
 
 enum {
-    order_digit_bits = 6, // of a digit of the sort, at most
+    order_digit_bits = 6, // of a digit of the sort
     order_digits = 1 << order_digit_bits,
 };
 
@@ -51,9 +51,8 @@ SPIRA_DEVICE int order_rank_in_warp(uint32_t peers, T &counted) {
 // before, a warp's those of the warps before. Each warp sums up all counts by itself: a sum over
 // the thread block would take two more barriers. Called by all threads of a block, which has
 // counted.
-template <int bits>
 SPIRA_DEVICE void order_find_begins(order_shared &s) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, each = (1 << bits) / 32;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, each = (int)order_digits / 32;
     uint32_t all[each] = {}, front[each] = {}, sum = 0; // front: in the warps before
 #pragma unroll
     for (int w = 0; w < order_warps / 4; ++w) {
@@ -79,22 +78,20 @@ SPIRA_DEVICE void order_find_begins(order_shared &s) {
     __syncwarp();
 }
 
-// Sorts by one digit of 5 or 6 bits. Called by all threads of a block; has two barriers inside.
-// s.item is not stored to before all threads have called.
-template <int bits = order_digit_bits>
+// Sorts by one digit. Called by all threads of a block; has two barriers inside. s.item is not
+// stored to before all threads have called.
 SPIRA_DEVICE void order_sort_digit(const uint32_t (&digit)[order_items],
                                    order_item (&item)[order_items], order_shared &s) {
-    static_assert(bits == 5 || bits == 6, "digits for each lane");
     const int first = order_first(), warp = threadIdx.x / 32;
     int rank[order_items];
 #pragma unroll
-    for (int d = (int)threadIdx.x % 32; d < 1 << bits; d += 32) {
+    for (int d = (int)threadIdx.x % 32; d < order_digits; d += 32) {
         s.count[d][warp] = 0;
     }
     uint32_t peers[order_items];
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        peers[i] = warp_peers<bits>(digit[i]);
+        peers[i] = warp_peers<order_digit_bits>(digit[i]);
     }
     __syncwarp();
 #pragma unroll
@@ -102,7 +99,7 @@ SPIRA_DEVICE void order_sort_digit(const uint32_t (&digit)[order_items],
         rank[i] = order_rank_in_warp(peers[i], s.count[digit[i]][warp]);
     }
     __syncthreads();
-    order_find_begins<bits>(s);
+    order_find_begins(s);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         s.item[s.begin[warp][digit[i]] + rank[i]] = item[i];
@@ -127,7 +124,7 @@ SPIRA_DEVICE void order_sort_by_key(uint32_t differ, order_item (&item)[order_it
         for (int i = 0; i < order_items; ++i) {
             digit[i] = item[i].key >> shift & some;
         }
-        order_sort_digit<order_digit_bits>(digit, item, s);
+        order_sort_digit(digit, item, s);
         differ &= ~(some << shift);
     }
 }

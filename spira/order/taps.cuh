@@ -39,6 +39,26 @@ SPIRA_DEVICE void order_load(const int32_t *__restrict__ map, int volume, int32_
     }
 }
 
+// Loads a row of a map of up to order_lane_columns columns, then sources of -1. A row of -1 has
+// none.
+SPIRA_DEVICE void order_load_row(const order_request &r, int32_t row,
+                                 int32_t (&tap)[order_lane_columns]) {
+    const int volume = r.layout.volume, four = 4;
+    const int32_t *from = r.map + (int64_t)row * volume;
+    if (volume == order_lane_columns && (uintptr_t)r.map % sizeof(int4) == 0) {
+#pragma unroll
+        for (int c = 0; c < order_lane_columns; c += four) {
+            const int4 v = row >= 0 ? __ldg((const int4 *)(from + c)) : int4{-1, -1, -1, -1};
+            tap[c] = v.x, tap[c + 1] = v.y, tap[c + 2] = v.z, tap[c + 3] = v.w;
+        }
+        return;
+    }
+#pragma unroll
+    for (int c = 0; c < order_lane_columns; ++c) {
+        tap[c] = row >= 0 && c < volume ? __ldg(from + c) : -1;
+    }
+}
+
 // ---- bits ---------------------------------------------------------------------------------------
 
 // Returns which of the columns k .. k + columns the row of this lane has: bit c for column k + c.

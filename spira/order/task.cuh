@@ -38,6 +38,7 @@ enum order_unit { order_by_run, order_by_ticket, order_by_pair, order_by_word, o
 struct order_task {
     order_request request;
     order_weights weights;
+    uint32_t lane_bits;         // see order_lane_bits
     int32_t first_row;          // among the rows of all maps
     int32_t first[order_units]; // its first thread block of each launch
 };
@@ -166,6 +167,21 @@ SPIRA_API order_scratch order_carve(workspace *w, int maps, int32_t rows, int32_
     return s;
 }
 
+// Returns the order_bit_of the direction of each column, 4 bits each, of a map of up to
+// order_lane_columns columns: these have few directions.
+SPIRA_API uint32_t order_lane_bits(const order_request &whole, const order_weights &weights,
+                                   const order_numbers &numbers) {
+    uint32_t bits = 0;
+    int column = 0;
+    for (int k = 0; k < kernel_volume(&whole.kernel) && column < order_lane_columns; ++k) {
+        if (kernel_norm(&whole.kernel, k) < whole.threshold) {
+            const int direction = order_direction(&whole.kernel, &numbers, k);
+            bits |= (uint32_t)order_bit_of(weights, direction) << 4 * column++;
+        }
+    }
+    return bits;
+}
+
 SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
     order_batch batch = {};
     batch.numbers = order_numbers_make();
@@ -182,6 +198,8 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         units[order_by_word] = r->compact ? 0 : pairs * order_words(r->layout.volume);
         task->request = order_request_whole(r);
         task->weights = order_weights_make(&r->kernel, task->request.threshold);
+        task->lane_bits =
+            order_is_wide(*r) ? 0 : order_lane_bits(task->request, task->weights, batch.numbers);
         task->first_row = batch.rows;
         for (int u = 0; u < order_units; ++u) {
             task->first[u] = batch.units[u];
