@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-// spira/base/block.cuh: sums and prefix sums of int over a thread block; its ticket.
+// spira/base/block.cuh: sums and prefix sums of int over a thread block; its ticket; its
+// part of a launch.
 //
 // All functions here are called by all threads of a one-dimensional block of `threads` threads: a
 // multiple of 32, at most 1024. `shared` is the caller's shared memory, [threads / 32]. Each call
@@ -21,6 +22,21 @@ SPIRA_DEVICE int32_t block_ticket(int32_t *drawn, int32_t *shared) {
     }
     __syncthreads();
     return *shared;
+}
+
+// Returns the part that a unit of work belongs to. For any thread. All parts are compared, since a
+// search would load one after the other: of parameters of a kernel, each first load from a line of
+// constant memory takes as long as one from global memory.
+//
+// first: of each part the first unit; INT32_MAX: there is no such part
+template <int parts>
+SPIRA_DEVICE int block_find_part(const int32_t (&first)[parts], int32_t unit) {
+    int part = 0;
+#pragma unroll
+    for (int p = 1; p < parts; ++p) {
+        part += unit >= first[p] ? 1 : 0;
+    }
+    return part;
 }
 
 // Writes each warp's sum to shared memory and waits until all are there.

@@ -45,7 +45,7 @@ SPIRA_API plane_task<W> plane_task_make(const word_layout *layout, const map_req
 // The maps of a launch.
 template <typename W>
 struct plane_batch {
-    int tasks;
+    int32_t first[map_batch_max]; // block of each task; see block_find_part
     plane_task<W> task[map_batch_max];
 };
 
@@ -276,9 +276,10 @@ SPIRA_API status plane_launch(const word_layout *layout, const map_request<W> *c
     constexpr bool half = form == plane_form_half;
     plane_batch<W> batch;
     int64_t blocks = 0;
-    batch.tasks = requests;
+    std::fill(batch.first, batch.first + map_batch_max, INT32_MAX);
     for (int i = 0; i < requests; ++i) {
         const map_forms &f = request[i]->forms;
+        batch.first[i] = (int32_t)blocks;
         batch.task[i] = plane_task_make<K>(layout, request[i], (int32_t)blocks,
                                            form == plane_form_compact ? f.compact : f.os);
         blocks += batch.task[i].tiles;

@@ -184,7 +184,7 @@ SPIRA_DEVICE void order_count_classes(const uint32_t (&class_of)[order_items],
 SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratch &scratch,
                                       int number, int rows, int32_t chunk, order_class_shared &s) {
     const int32_t runs = order_count_runs(task.request.capacity);
-    const int32_t first_run = task.first[order_by_run];
+    const int32_t first_run = task.first_run;
     const int c = order_classes_each * (int)threadIdx.x;
     int own[order_classes_each];
 #pragma unroll
@@ -216,8 +216,11 @@ SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratc
 SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     order_class_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
     __shared__ order_class_shared shared;
-    const int number = order_find_task(batch, order_by_run, (int)blockIdx.x);
+    const int number = block_find_part(batch.first[order_by_run], (int32_t)blockIdx.x);
     const order_task &task = batch.task[number];
+    if (!order_has_parameters(task)) {
+        return;
+    }
     const int first = order_first();
     uint32_t key[order_items], class_of[order_items];
     int rank[order_items];
@@ -226,7 +229,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
         ((uint4 *)shared.count)[threadIdx.x + j * order_threads] = {0, 0, 0, 0};
     }
     order_chunk &chunk = shared.chunk[threadIdx.x / 32];
-    order_set_in_warp(chunk.number, (int32_t)blockIdx.x - task.first[order_by_run]);
+    order_set_in_warp(chunk.number, (int32_t)blockIdx.x - batch.first[order_by_run][number]);
     const uint2 two = order_load_table(task);
     order_find_keys(batch, task, key, shared.columns, chunk);
     order_make_tree(two, shared.tree);

@@ -20,7 +20,7 @@ struct __align__(16) order_group_shared {
         order_run_shared run;
         order_schedule_shared schedule;
     };
-    uint32_t number[order_warps]; // of the outputs of each row group
+    order_weights_shared weights;
     int32_t ticket;
 };
 
@@ -57,7 +57,7 @@ SPIRA_DEVICE void order_group_write(const order_task &task, const order_scratch 
         }
     }
     if (run.range.rows > 0) { // first, since the schedule waits for the weights
-        order_write_weights(task, s, run.number, warp_unite(number), shared.number);
+        order_write_weights(s, run.number, warp_unite(number), shared.weights);
     }
     if (r.compact && !order_is_apart(r)) {
         order_put_records(r, run.group, row);
@@ -73,13 +73,14 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     // order_class_kernel releases this one when order_clear_kernel has ended: the tickets are
     // clear.
     const int32_t ticket = block_ticket(s.drawn, &shared.ticket);
-    const int number = order_find_task(batch, order_by_ticket, ticket);
+    const int number = block_find_part(batch.first[order_by_ticket], ticket);
     const order_task &task = batch.task[number];
-    const order_role role = order_find_role(ticket - task.first[order_by_ticket],
+    const order_role role = order_find_role(ticket - batch.first[order_by_ticket][number],
                                             order_count_runs(task.request.capacity));
     if (!order_has_parameters(task) || !s.total) {
         return;
     }
+    order_prepare_weights(task, shared.weights);
     pdl_wait();
     if (role.run < 0) {
         order_write_schedule(task, s, role.scope, shared.schedule);
@@ -87,7 +88,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     }
     const order_totals total = order_load_totals(s.total + number * order_classes);
     order_group_run run;
-    run.number = task.first[order_by_run] + role.run;
+    run.number = task.first_run + role.run;
     run.range.begin = role.run * order_run;
     run.range.count = order_find_count(task.request);
     run.range.rows = min(run.range.count - run.range.begin, (int)order_run);

@@ -46,12 +46,12 @@ SPIRA_DEVICE uint32_t order_plane_mask(const uint32_t *any, int w) {
 SPIRA_PLAIN_KERNEL void __launch_bounds__(order_planes_threads, 3)
     order_put_planes_kernel(const __grid_constant__ order_batch batch) {
     __shared__ order_offsets any;
-    const order_task &task = batch.task[order_find_task(batch, order_by_pair, (int)blockIdx.x)];
-    const order_request &r = task.request;
+    const int number = block_find_part(batch.first[order_by_pair], (int32_t)blockIdx.x);
+    const order_request &r = batch.task[number].request;
     const order_layout &t = r.layout;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int side = warp / order_size, plane = warp % order_size;
-    const int32_t group = 2 * ((int32_t)blockIdx.x - task.first[order_by_pair]) + side;
+    const int32_t group = 2 * ((int32_t)blockIdx.x - batch.first[order_by_pair][number]) + side;
     pdl_wait();
     int32_t row[order_items], record[order_items][order_size + 1];
 #pragma unroll

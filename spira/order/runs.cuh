@@ -185,7 +185,7 @@ SPIRA_DEVICE void order_sort_run(const order_task &task, const order_scratch &s,
     const int first = order_first();
     int32_t from[order_items];
     order_find_classes(total, run, shared);
-    order_find_heads(s.piece + (int64_t)task.first[order_by_run] * order_classes,
+    order_find_heads(s.piece + (int64_t)task.first_run * order_classes,
                      order_count_runs(task.request.capacity), order_count_runs(run.count), run,
                      shared);
     order_follow_heads(shared, from);

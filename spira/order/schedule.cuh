@@ -31,16 +31,31 @@ struct order_schedule_shared {
 
 // ---- weights ------------------------------------------------------------------------------------
 
+struct order_weights_shared {
+    uint32_t bits[32];            // of each direction: order_bits_of
+    int weight[32];               // of each direction
+    uint32_t number[order_warps]; // of all outputs of each row group
+};
+
+// Prepares what order_write_weights reads, by one warp: sectors take many instructions, and here
+// nothing waits for them.
+SPIRA_DEVICE void order_prepare_weights(const order_task &task, order_weights_shared &s) {
+    const int d = threadIdx.x;
+    if (d < 32) {
+        s.bits[d] = d < order_directions ? order_bits_of(task.weights, d) : 0;
+        s.weight[d] = d < order_directions ? task.weights.weight[d] : 0;
+    }
+}
+
 // Writes the weights, plus 1, of a run: four at a time, for which the schedule waits. Called by all
 // threads of a block; has a barrier inside.
 //
 // number: of all outputs of this warp's row group; run: among those of all maps
-// shared [order_warps]: shared memory
-SPIRA_DEVICE void order_write_weights(const order_task &task, const order_scratch &s, int32_t run,
-                                      uint32_t number, uint32_t *shared) {
+SPIRA_DEVICE void order_write_weights(const order_scratch &scratch, int32_t run, uint32_t number,
+                                      order_weights_shared &s) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if (lane == 0) {
-        shared[warp] = number;
+        s.number[warp] = number;
     }
     __syncthreads();
     if (warp >= order_run_pairs / 4) {
@@ -49,13 +64,12 @@ SPIRA_DEVICE void order_write_weights(const order_task &task, const order_scratc
     uint32_t four = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-        const uint32_t *pair = shared + 8 * warp + 2 * j;
-        const uint32_t own = pair[0] | pair[1];
-        const int part = lane < order_directions ? order_weight_of(task.weights, own, lane) : 0;
+        const uint32_t *pair = s.number + 8 * warp + 2 * j;
+        const int part = s.bits[lane] & ~(pair[0] | pair[1]) ? 0 : s.weight[lane];
         four |= (uint32_t)(warp_sum(part) + 1) << 8 * j;
     }
     if (lane == 0) {
-        *(volatile uint32_t *)(s.weight + (int64_t)run * order_run_pairs + warp * 4) = four;
+        *(volatile uint32_t *)(scratch.weight + (int64_t)run * order_run_pairs + warp * 4) = four;
     }
 }
 
@@ -131,7 +145,7 @@ SPIRA_DEVICE void order_write_schedule(const order_task &task, const order_scrat
                                        int32_t scope, order_schedule_shared &shared) {
     const int32_t first = scope * order_scope;
     const int32_t pairs = order_pairs(order_count(order_find_count(task.request))) - first;
-    const int64_t run = task.first[order_by_run] + scope * order_scope_runs;
+    const int64_t run = task.first_run + scope * order_scope_runs;
     if (pairs > 0) {
         order_put_schedule(s.weight + run * order_run_pairs, first, min(pairs, (int)order_scope),
                            task.request.layout.schedule, shared);

@@ -4,7 +4,7 @@
 #ifndef SPIRA_ORDER_TASK_CUH
 #define SPIRA_ORDER_TASK_CUH
 
-#include "../base/async.cuh"
+#include "../base/block.cuh"
 #include "../order.h"
 
 namespace spira {
@@ -38,15 +38,15 @@ enum order_unit { order_by_run, order_by_ticket, order_by_pair, order_by_word, o
 struct order_task {
     order_request request;
     order_weights weights;
-    uint32_t lane_bits;         // see order_lane_bits
-    int32_t first_row;          // among the rows of all maps
-    int32_t first[order_units]; // its first thread block of each launch
+    uint32_t lane_bits; // see order_lane_bits
+    int32_t first_row;  // among the rows of all maps
+    int32_t first_run;  // among the runs of all maps
 };
 
 struct order_batch {
+    int32_t first[order_units][order_maps_max]; // thread block of each map; see block_find_part
     order_task task[order_maps_max];
     order_numbers numbers;
-    int tasks;
     int32_t rows;               // of all maps
     int32_t units[order_units]; // thread blocks of each launch
     int32_t volume;             // the largest of the wide maps, at least 1
@@ -70,22 +70,11 @@ static_assert(sizeof(order_batch) + sizeof(order_scratch) <= 4096, "parameters o
 
 // ---- questions that kernels ask -----------------------------------------------------------------
 
-// Returns the map that a thread block of a launch works on.
-SPIRA_DEVICE int order_find_task(const order_batch &batch, order_unit by, int32_t unit) {
-    int t = 0;
-    for (int step = order_maps_max / 2; step; step /= 2) {
-        if (t + step < batch.tasks && unit >= batch.task[t + step].first[by]) {
-            t += step;
-        }
-    }
-    return t;
-}
-
 // Returns true. Loads parameters of a task from constant memory, where the first access to a line
 // takes as long as one to global memory: before a kernel waits for the previous one. A branch on
 // the result keeps the compiler from moving the loads behind the wait.
 SPIRA_DEVICE bool order_has_parameters(const order_task &task) {
-    return (task.request.capacity | task.request.kernel.size.x | task.first[order_by_run] |
+    return (task.request.capacity | task.request.kernel.size.x | task.first_run |
             task.request.layout.volume) >= 0;
 }
 
@@ -185,7 +174,8 @@ SPIRA_API uint32_t order_lane_bits(const order_request &whole, const order_weigh
 SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
     order_batch batch = {};
     batch.numbers = order_numbers_make();
-    batch.tasks = maps;
+    std::fill(&batch.first[0][0], &batch.first[0][0] + (int)order_units * order_maps_max,
+              INT32_MAX);
     for (int m = 0; m < maps; ++m) {
         const order_request *r = request + m;
         order_task *task = batch.task + m;
@@ -201,8 +191,9 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         task->lane_bits =
             order_is_wide(*r) ? 0 : order_lane_bits(task->request, task->weights, batch.numbers);
         task->first_row = batch.rows;
+        task->first_run = batch.units[order_by_run];
         for (int u = 0; u < order_units; ++u) {
-            task->first[u] = batch.units[u];
+            batch.first[u][m] = batch.units[u];
             batch.units[u] += units[u];
         }
         batch.rows += r->capacity;

@@ -95,9 +95,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_put_threads)
     order_put_kernel(const __grid_constant__ order_batch batch) {
     extern __shared__ int32_t order_taps[]; // [2 order_rows, pitch]
     __shared__ order_put_shared shared;
-    const order_task &task = batch.task[order_find_task(batch, order_by_word, (int)blockIdx.x)];
-    const order_request &r = task.request;
-    const int unit = (int)blockIdx.x - task.first[order_by_word];
+    const int number = block_find_part(batch.first[order_by_word], (int32_t)blockIdx.x);
+    const order_request &r = batch.task[number].request;
+    const int unit = (int)blockIdx.x - batch.first[order_by_word][number];
     const int words = order_words(r.layout.volume), lane = threadIdx.x % 32;
     const int32_t pair = (int)((unsigned)unit / (unsigned)words);
     const int word = unit - pair * words, warp = threadIdx.x / 32, group = 2 * pair + warp / 2;
