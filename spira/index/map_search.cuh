@@ -36,7 +36,7 @@ struct map_task {
 
 template <typename W>
 struct map_batch {
-    int32_t first[map_batch_max]; // block of each task; see block_find_part
+    int tasks;
     map_task<W> task[map_batch_max];
 };
 
@@ -176,10 +176,9 @@ SPIRA_API status map_search_launch(const word_layout *layout, const map_request<
     int64_t blocks = 0;
     int bytes = 0;
     map_mode mode = kinds & map_kind_os ? map_mode_os : map_mode_forms;
-    std::fill(batch.first, batch.first + map_batch_max, INT32_MAX);
+    batch.tasks = requests;
     for (int i = 0; i < requests; ++i) {
         const map_request<W> *r = request[i];
-        batch.first[i] = (int32_t)blocks;
         batch.task[i] = map_task_make(layout, r, (int32_t)blocks);
         blocks += ceil_div(r->outputs.capacity, batch.task[i].shape.rows);
         bytes = (int)max_of(bytes, search_block_bytes(batch.task[i].shape));

@@ -7,7 +7,7 @@
 #ifndef SPIRA_INDEX_MAP_WRITE_CUH
 #define SPIRA_INDEX_MAP_WRITE_CUH
 
-#include "../base/block.cuh"
+#include "../base/async.cuh"
 #include "../map.h"
 #include "../search.cuh"
 
@@ -33,7 +33,11 @@ SPIRA_DEVICE search_sets<W> map_sets(const voxel_set<W> &source, const voxel_set
 // The task of this thread block in a batch, of any map kernel.
 template <typename B>
 SPIRA_DEVICE auto &map_find_task(const B &batch) {
-    return batch.task[block_find_part(batch.first, (int32_t)blockIdx.x)];
+    int t = 0;
+    while (t + 1 < batch.tasks && (int)blockIdx.x >= batch.task[t + 1].block) {
+        ++t;
+    }
+    return batch.task[t];
 }
 
 // Writes the tile's offsets below `columns` to ws [columns, capacity].

@@ -8,6 +8,7 @@
 #ifndef SPIRA_INDEX_PLANE_MAP_CUH
 #define SPIRA_INDEX_PLANE_MAP_CUH
 
+#include "../base/block.cuh"
 #include "../base/launch.cuh"
 #include "map_write.cuh"
 #include "plane_search.cuh"
@@ -45,9 +46,16 @@ SPIRA_API plane_task<W> plane_task_make(const word_layout *layout, const map_req
 // The maps of a launch.
 template <typename W>
 struct plane_batch {
-    int32_t first[map_batch_max]; // block of each task; see block_find_part
+    int tasks;
     plane_task<W> task[map_batch_max];
+    int32_t first[map_batch_max]; // thread block of each task; see block_find_part
 };
+
+// The task of this thread block, in one step. os of cubes of 3 and 5 has no registers for it.
+template <typename W>
+SPIRA_DEVICE const plane_task<W> &plane_find_task(const plane_batch<W> &batch) {
+    return batch.task[block_find_part(batch.first, (int32_t)blockIdx.x)];
+}
 
 // Reads a tile of outputs of a task, for each warp alike. Returns false if there are none.
 template <typename W, int K>
@@ -116,7 +124,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * plane_count(K, form == plane_form_half)
     extern __shared__ int4 map_shared[];
     __shared__ uint8_t offset[chosen ? K * K * K : 1];
     pdl_launch_dependents();
-    const plane_task<W> &task = map_find_task(batch);
+    const plane_task<W> &task = K == 2 ? plane_find_task(batch) : map_find_task(batch);
     search_sets<W> sets;
     plane_outputs<W, K> queries;
     const int tile = plane_tile((int)blockIdx.x - task.block, task.tiles);
@@ -227,7 +235,7 @@ SPIRA_KERNEL void __launch_bounds__(32 * K, plane_warps(K, plane_form_compact, s
     extern __shared__ int4 map_shared[]; // [plane_windows_bytes(K)]
     __shared__ plane_window windows[K];
     pdl_launch_dependents();
-    const plane_task<W> &task = map_find_task(batch);
+    const plane_task<W> &task = plane_find_task(batch);
     search_sets<W> sets;
     plane_outputs<W, K> queries;
     const int tile = plane_tile((int)blockIdx.x - task.block, task.tiles);
@@ -276,6 +284,7 @@ SPIRA_API status plane_launch(const word_layout *layout, const map_request<W> *c
     constexpr bool half = form == plane_form_half;
     plane_batch<W> batch;
     int64_t blocks = 0;
+    batch.tasks = requests;
     std::fill(batch.first, batch.first + map_batch_max, INT32_MAX);
     for (int i = 0; i < requests; ++i) {
         const map_forms &f = request[i]->forms;
