@@ -200,7 +200,9 @@ struct conv_weights_tag {
 
 SPIRA_API conv_weights_tag conv_weights_tag_make(const device_info *gpu, const conv_shape *shape,
                                                  int32_t kernel) {
-    return {conv_weights_magic, conv_weights_version, kernel, *shape, *gpu};
+    conv_weights_tag tag = {conv_weights_magic, conv_weights_version, kernel, *shape, *gpu};
+    tag.gpu.tensor_map_encode = nullptr; // an address of this process
+    return tag;
 }
 
 // Whether stored bytes end with the tag that is wanted. packed [bytes]: a copy in host memory.
