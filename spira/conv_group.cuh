@@ -2,10 +2,10 @@
 // spira/conv_group.cuh: depthwise and grouped convolution on the GPU, and its gradients. What they
 // are, and the host loops: conv_group.h. `format` is the only format that is compiled; numeric_any:
 // all four, chosen by args->shape.type.
-#ifndef SPIRA_CONV_GROUP_LAUNCH_CUH
-#define SPIRA_CONV_GROUP_LAUNCH_CUH
+#ifndef SPIRA_CONV_GROUP_CUH
+#define SPIRA_CONV_GROUP_CUH
 
-#include "conv/group.cuh"
+#include "conv/group/kernel.cuh"
 
 namespace spira {
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-// spira/conv/group.cuh: the kernels of depthwise and grouped convolution and of their weight
+// spira/conv/group/kernel.cuh: the kernels of depthwise and grouped convolution and of their weight
 // gradient. Features are read as they are, weights are fp32, products are fp32 multiply-adds.
 //
 // Depthwise, forward: a lane has `held` pieces of 8 channels of an output; a warp has as many
 // outputs as its lanes suffice for. The warp reads the map of its outputs, and each lane then walks
 // the offsets that its own output has.
-#ifndef SPIRA_CONV_GROUP_CUH
-#define SPIRA_CONV_GROUP_CUH
+#ifndef SPIRA_CONV_GROUP_KERNEL_CUH
+#define SPIRA_CONV_GROUP_KERNEL_CUH
 
-#include "../base/launch.cuh"
-#include "../base/wide.cuh"
-#include "../conv_group.h"
-#include "../workspace.h"
+#include "../../base/launch.cuh"
+#include "../../base/wide.cuh"
+#include "../../conv_group.h"
+#include "../../workspace.h"
 
 namespace spira {
 
