@@ -11,11 +11,6 @@
 
 namespace spira {
 
-enum { order_classes_each = (int)order_classes / order_threads }; // of a thread
-
-static_assert(order_classes_each == 2, "loads and stores of two classes");
-static_assert(order_items * 32 <= 255, "a byte counts the rows of a warp");
-
 // The table of classes as a search tree (tree_node).
 typedef uint32_t order_tree[order_classes];
 
@@ -25,20 +20,13 @@ struct order_chunk {
     int rows;
 };
 
-// How many rows of a class each warp has.
-struct __align__(16) order_warp_rows {
-    uint8_t rows[order_warps];
-};
-
 struct __align__(16) order_class_shared {
     union {
         order_tree tree; // until the classes are known
         order_item item[order_run];
     };
-    order_warp_rows count[order_classes];
-    uint16_t begin[order_classes]; // position of the first row of each class
+    order_shared sort;
     order_columns columns;
-    int scan[order_warps];
     order_chunk chunk[order_warps]; // for each warp a copy
 };
 
@@ -113,10 +101,10 @@ SPIRA_DEVICE uint2 order_load_table(const order_task &task) {
 
 // Makes the tree of what the threads of a block have loaded. The block needs a barrier behind it.
 SPIRA_DEVICE void order_make_tree(uint2 two, order_tree &tree) {
-    const int first = order_classes_each * (int)threadIdx.x;
-    const uint32_t own[order_classes_each] = {two.x, two.y};
+    const int first = order_digits_each * (int)threadIdx.x;
+    const uint32_t own[order_digits_each] = {two.x, two.y};
 #pragma unroll
-    for (int j = 0; j < order_classes_each; ++j) {
+    for (int j = 0; j < order_digits_each; ++j) {
         const int c = first + j;
         tree[c ? tree_node(order_classes, c) : 0] = own[j];
     }
@@ -148,66 +136,31 @@ SPIRA_DEVICE void order_find_classes_of(const order_task &task, const order_tree
     }
 }
 
-// ---- sort ---------------------------------------------------------------------------------------
-
-// Returns how many rows of a class the first `warps` warps have.
-SPIRA_DEVICE int order_rows_before(const order_warp_rows &count, int warps) {
-    const uint4 v = *(const uint4 *)&count;
-    const uint32_t four[] = {v.x, v.y, v.z, v.w};
-    uint32_t sum = 0;
-#pragma unroll
-    for (int w = 0; w < order_warps / 4; ++w) {
-        const int below = min(max(warps - w * 4, 0), 4);
-        sum = bytes_add(four[w] & (below == 4 ? ~0u : (1u << 8 * below) - 1), sum);
-    }
-    return (int)sum;
-}
-
-// Counts the rows of each class by warps. Returns the rank of each of this thread's rows among
-// those of its warp with the same class. The counts are clear.
-SPIRA_DEVICE void order_count_classes(const uint32_t (&class_of)[order_items],
-                                      int (&rank)[order_items], order_class_shared &s) {
-    uint32_t peers[order_items];
-#pragma unroll
-    for (int i = 0; i < order_items; ++i) {
-        peers[i] = warp_peers<order_class_bits>(class_of[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < order_items; ++i) {
-        rank[i] = order_rank_in_warp(peers[i], s.count[class_of[i]].rows[threadIdx.x / 32]);
-    }
-}
-
-// Writes the pieces of a chunk of `rows` rows, and adds its rows to the totals; clears the weights
-// of the run of the same number. Finds where the classes begin. Called by all threads of a block,
-// which has counted; has a barrier inside.
+// Writes the pieces of a chunk, whose rows are counted by class, and adds its rows to the totals;
+// clears the weights of the run of the same number. Called by all threads of a block; has a barrier
+// inside, and needs one behind. rows: of the chunk
 SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratch &scratch,
-                                      int number, int rows, int32_t chunk, order_class_shared &s) {
+                                      int number, const order_chunk &chunk, order_shared &s) {
     const int32_t runs = order_count_runs(task.request.capacity);
-    const int32_t first_run = task.first_run;
-    const int c = order_classes_each * (int)threadIdx.x;
-    int own[order_classes_each];
-#pragma unroll
-    for (int j = 0; j < order_classes_each; ++j) {
-        own[j] = order_rows_before(s.count[c + j], order_warps);
-    }
+    const int c = order_digits_each * (int)threadIdx.x;
+    int own[order_digits_each];
+    int at = order_place_digits(own, s);
     // Rows that do not exist are at the end of the last class.
-    own[1] -= threadIdx.x == order_threads - 1 ? order_run - rows : 0;
-    int at = block_exclusive_sum<order_threads>(own[0] + own[1], s.scan);
-    ((uint32_t *)s.begin)[threadIdx.x] = (uint32_t)at | (uint32_t)(at + own[0]) << 16;
-    uint32_t piece[order_classes_each];
+    own[1] -= threadIdx.x == order_threads - 1 ? order_run - chunk.rows : 0;
+    uint32_t piece[order_digits_each];
 #pragma unroll
-    for (int j = 0; j < order_classes_each; ++j) {
+    for (int j = 0; j < order_digits_each; ++j) {
         piece[j] = (uint32_t)at | (uint32_t)own[j] << 16;
         at += own[j];
         if (own[j]) {
             atomicAdd(scratch.total + number * order_classes + c + j, own[j]);
         }
     }
-    *(uint2 *)(scratch.piece + (int64_t)first_run * order_classes +
-               order_piece_at((unsigned)c, (uint32_t)chunk, (uint32_t)runs)) = {piece[0], piece[1]};
+    *(uint2 *)(scratch.piece + (int64_t)task.first_run * order_classes +
+               order_piece_at((unsigned)c, (uint32_t)chunk.number, (uint32_t)runs)) = {piece[0],
+                                                                                       piece[1]};
     if (threadIdx.x == 0) {
-        ((uint2 *)scratch.weight)[first_run + chunk] = {0, 0};
+        ((uint2 *)scratch.weight)[task.first_run + chunk.number] = {0, 0};
     }
 }
 
@@ -224,10 +177,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     const int first = order_first();
     uint32_t key[order_items], class_of[order_items];
     int rank[order_items];
-#pragma unroll
-    for (int j = 0; j < order_classes_each; ++j) {
-        ((uint4 *)shared.count)[threadIdx.x + j * order_threads] = {0, 0, 0, 0};
-    }
+    order_clear_digits(shared.sort);
     order_chunk &chunk = shared.chunk[threadIdx.x / 32];
     order_set_in_warp(chunk.number, (int32_t)blockIdx.x - batch.first[order_by_run][number]);
     const uint2 two = order_load_table(task);
@@ -246,18 +196,18 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
             class_of[i] = order_classes - 1; // the end of the last class
         }
     }
-    order_count_classes(class_of, rank, shared);
+    order_count_digits(class_of, rank, shared.sort);
     __syncthreads(); // all rows are counted
     pdl_wait();
-    order_write_classes(task, s, number, rows, chunk.number, shared);
+    order_write_classes(task, s, number, chunk, shared.sort);
     __syncthreads(); // the beginnings are there
     const int32_t begin = chunk.number * order_run;
+    order_item item[order_items];
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        const int before = order_rows_before(shared.count[class_of[i]], (int)threadIdx.x / 32);
-        shared.item[shared.begin[class_of[i]] + before + rank[i]] = {key[i],
-                                                                     begin + first + i * 32};
+        item[i] = {key[i], begin + first + i * 32};
     }
+    order_put_items(class_of, rank, item, shared.item, shared.sort);
     __syncthreads(); // the items are sorted
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
