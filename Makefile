@@ -127,7 +127,9 @@ help:
 
 # On the GPU, the scan is compiled for the number format that it runs in alone, by all cores.
 ifneq (,$(and $(NVCC),$(GPU)))
-RUN     := build/scan_$(or $(firstword $(filter fp16 bf16 tf32 fp32,$(ARGS))),fp16)
+# Weights with ranges (a blob of version 2) run in int8.
+QUANTISED = $(if $(wildcard $(WEIGHTS)),$(filter 2,$(shell od -An -tu4 -j8 -N4 '$(WEIGHTS)')))
+RUN     := build/scan_$(or $(firstword $(filter int8 fp16 bf16 tf32 fp32,$(ARGS))),$(if $(QUANTISED),int8,fp16))
 RUN_WHY := on the GPU: $(GPU), with $(NVCC) for sm_$(ARCH)
 else
 RUN     := build/host_scan
@@ -206,7 +208,7 @@ test: all
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \
 	      'tests/run_units.sh --self-test' \
 	      'MAKE="$(THIS_MAKE)" CXX="$(CXX)" NVCC="$(NVCC)" tests/run_consumers.sh' \
-	      'tests/run_scan.sh build/host_scan' 'tests/run_quantize.sh build/host_quantize' \
+	      'tests/run_scan.sh build/host_scan' 'tests/run_quantize.sh build/host_quantize build/host_scan' \
 	      'PYTHON=$(PYTHON) tests/run_checkpoint.sh build/host_scan build/host_levels' \
 	      'PYTHON=$(PYTHON) tests/run_judge.sh build/host_levels' tests/run_figures.sh \
 	      'PYTHON=$(PYTHON) tests/run_deploy.sh build/host_scan build/host_levels' tests/run_torch.sh \
@@ -334,7 +336,7 @@ build/test_gpu build/test_cublas build/test_calls build/test_race:
 	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call build_for,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
 
 # Binaries for another architecture are built again, and so are objects whose kernels were not.
-SCANS_BUILT := $(foreach f,fp16 bf16 tf32 fp32,build/scan_$f $(foreach p,1 2 3,build/scan/$f.$p.o))
+SCANS_BUILT := $(foreach f,int8 fp16 bf16 tf32 fp32,build/scan_$f $(foreach p,1 2 3,build/scan/$f.$p.o))
 $(TESTS_BUILT) build/test_race $(GPU_BUILDS) $(SCANS_BUILT): build/arch_$(BUILT)
 $(if $(PTX_ONLY),,$(CUDA_TESTS:tests/gpu/%.cu=build/gpu_$(ARCH)/%.o)): build/arch_$(BUILT)
 
@@ -345,6 +347,7 @@ build/example_%: examples/%.cu
 	$(call step,nvcc $< ($(BUILT)),$(NVCC) $(NVCCFLAGS) $(call build_for,$(ARCH)) $(DEPENDS) $< -o $@)
 
 # ... with one number format: make run.
+SIDE_FORMAT_int8 := numeric_i8
 SIDE_FORMAT_fp16 := numeric_f16
 SIDE_FORMAT_bf16 := numeric_bf16
 SIDE_FORMAT_tf32 := numeric_tf32

@@ -6,13 +6,13 @@
 //   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a examples/engine.cu -o engine
 // (for an H100 or H200; for other GPUs -arch with their own number, as in -arch=sm_80)
 //
-// Code for fp16 alone is compiled. With -DENGINE_ANY_TYPE all four number formats are, and --type
-// chooses: that takes several times as long to compile.
+// Code for fp16 and int8 is compiled. With -DENGINE_ANY_TYPE all four floating-point formats are,
+// without int8, and --type chooses: that takes several times as long to compile.
 //
 // Exit codes: 0 every frame was good; 1 the engine could not run; 2 the arguments; 3 it ran, and
 // some frames could not be read or exceeded a capacity.
 #if !defined(ENGINE_ANY_TYPE) && !defined(SIDE_FORMAT)
-#define SIDE_FORMAT spira::numeric_f16
+#define SIDE_FORMAT spira::numeric_i8
 #endif
 #include "engine_report.h"
 #include "scan_onnx.h"
@@ -332,10 +332,11 @@ static spira::status run_state(const choices *c, const std::vector<frame> &frame
     std::vector<outcome> outcomes;
     SPIRA_TRY(limits_choose<W>(c, frames, &e->job, &limits));
     SPIRA_TRY(state_new(&limits, e));
-    char text[64];
+    char text[64], precision[80];
     printf("%s in %s, captured once for %d points and %d voxels of %s m, coordinate word %d bits\n",
-           c->common.net, spira::numeric_name(c->common.type), e->d.input.rows, limits.voxels,
-           side::voxel_text(e->job.net, text, sizeof text), e->job.layout.bits);
+           c->common.net, side::precision_text(&c->common, e->job.net, precision, sizeof precision),
+           e->d.input.rows, limits.voxels, side::voxel_text(e->job.net, text, sizeof text),
+           e->job.layout.bits);
     print_output(e);
     const double start = side::now_ms();
     double seconds;
@@ -446,7 +447,7 @@ static int run_scans(const choices *c, networks::network *net, spira::net_plan *
 static int usage(void) {
     printf("usage: engine [--net NAME] [--channels N] [--classes N] [--voxel X[,Y,Z]]\n"
            "              [--range X0,Y0,Z0,X1,Y1,Z1] [--columns N] [--indices xyz|bxyz|bzyx]\n"
-           "              [--type fp16|bf16|tf32|fp32] [--seed N] [--weights FILE]\n"
+           "              [--type int8|fp16|bf16|tf32|fp32] [--seed N] [--weights FILE]\n"
            "              [--save-weights FILE] [--records FILE] [--voxels N] [--points N]\n"
            "              [--onnx FILE] [--layout nchw|nhwc] [--map fp16|fp32]\n"
            "              [--rounds N] PATH... | -\n"
@@ -459,7 +460,8 @@ static int usage(void) {
            "--voxel: edges in metres; three, and --range in metres, for detectors, from\n"
            "         VoxelBackBone8x to VoxelNeXt-Large (those of nuScenes)\n"
            "--voxels, --points: capacities; without them, those of the largest scan\n"
-           "--type: other types than fp16 need a build with -DENGINE_ANY_TYPE\n",
+           "--type: without it, layers that the weights have ranges for are int8; bf16, tf32 and\n"
+           "        fp32 need a build with -DENGINE_ANY_TYPE\n",
            networks::network_names);
     return 0;
 }

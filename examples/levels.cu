@@ -48,7 +48,6 @@ struct arguments {
     const char *in, *out;
     spira::triple extent; // of the voxels; 0: that of the network
     int batch;
-    bool int8; // layers that have ranges in the blob are int8
 };
 
 static int usage(void) {
@@ -56,8 +55,8 @@ static int usage(void) {
            "              [--weights FILE.blob]\n"
            "              [--seed N] [--save-weights FILE.blob] [--extent X,Y,Z]\n"
            "              [--range X0,Y0,Z0,X1,Y1,Z1] [--voxel X[,Y,Z]]\n"
-           "              [--batch N] [--classes N] [--type fp16|bf16|tf32|fp32]\n"
-           "              [--int8, on the host: layers that have ranges in the blob]\n");
+           "              [--batch N] [--classes N] [--type int8|fp16|bf16|tf32|fp32]\n"
+           "--type: without it, layers that the blob has ranges for are int8, on the host\n");
     return 0;
 }
 
@@ -66,10 +65,6 @@ static bool parse(int argc, char **argv, arguments *a) {
     a->common = side::options_standard();
     a->batch = 1;
     for (int i = 1; i < argc; ++i) {
-        if (!strcmp(argv[i], "--int8")) {
-            a->int8 = true;
-            continue;
-        }
         const char *name = argv[i], *value = side::option_value(argc, argv, &i);
         if (!value) {
             return false;
@@ -95,7 +90,6 @@ static bool parse(int argc, char **argv, arguments *a) {
         }
     }
     const char *missing = !a->in ? "--in" : !a->out ? "--out" : nullptr;
-    missing = a->int8 && !a->common.weights ? "--weights" : missing;
     if (missing) {
         fprintf(stderr, "%s is missing\n", missing);
     }
@@ -302,10 +296,11 @@ int main(int argc, char **argv) {
     if (spira::status_failed(s)) {
         return side::fail("fitting the coordinate word", net, s);
     }
-    s = a.int8 ? weights::ranges_read(a.common.weights, net, &limits) : s;
-    if (spira::status_failed(s)) {
-        return side::fail("reading the ranges", net, s);
+    code = weights::ranges_take(&a.common, net);
+    if (code) {
+        return code;
     }
+    limits.range = net->input_range;
     code = layout.bits == 32 ? run<uint32_t>(&a, net, &v, &limits, &layout)
                              : run<uint64_t>(&a, net, &v, &limits, &layout);
     voxels_free(&v);

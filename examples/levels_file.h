@@ -100,8 +100,8 @@ static spira::status layers_write(const char *folder, const spira::net_plan *pla
     input.grid = plan->set[0].grid;
     input.stride = plan->set[0].stride;
     input.features = (void *)run->features;
-    input.type = plan->limits.type;
-    input.scale = 1;
+    input.type = plan->input_type;
+    input.scale = spira::net_scale_of(plan, spira::net_input);
     input.channels = plan->limits.channels;
     SPIRA_TRY(layer_write(folder, -1, "input", 0, &input, lines));
     for (int i = 0; i < plan->layer_count; ++i) {

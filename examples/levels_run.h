@@ -17,7 +17,7 @@ struct levels_job {
     spira::net_limits limits;
     const float *params;
     spira::net_plan *plan;
-    spira::net_run_args<W> run; // host memory; features of limits.type
+    spira::net_run_args<W> run; // host memory; features of the plan's input_type
 };
 
 static inline spira::status memory_new(size_t bytes, void **memory) {
@@ -68,6 +68,21 @@ static spira::status sets_measure(levels_job<W> *j) {
     return spira::status_make(spira::status_capacity, "sets (more than 2^30 voxels)", 0);
 }
 
+// Brings the features of the input from limits.type to the format that the plan reads, in place.
+template <typename W>
+static void input_store(levels_job<W> *j) {
+    if (j->plan->input_type != spira::numeric_i8) {
+        return;
+    }
+    const int64_t count = (int64_t)j->limits.voxels * j->limits.channels;
+    std::vector<float> floats((size_t)count);
+    for (int64_t i = 0; i < count; ++i) {
+        floats[(size_t)i] = spira::numeric_load(j->limits.type, j->run.features, i);
+    }
+    const std::vector<char> stored = side::input_stored(j->plan, floats.data(), count);
+    memcpy((void *)j->run.features, stored.data(), (size_t)count);
+}
+
 } // namespace levels
 
 #ifdef __CUDACC__
@@ -98,9 +113,10 @@ static spira::status device_run(const levels_job<W> *j, const spira::device_info
     SIDE_CUDA(cudaStreamCreate(&d->stream));
     SPIRA_TRY(device_copy(j->run.input.words, rows * sizeof(W), &d->run.input.words));
     SPIRA_TRY(device_copy(j->run.input.count, sizeof(int32_t), &d->run.input.count));
-    SPIRA_TRY(device_copy((const char *)j->run.features,
-                          rows * (size_t)(j->limits.channels * spira::numeric_size(j->limits.type)),
-                          (char **)&d->run.features));
+    SPIRA_TRY(
+        device_copy((const char *)j->run.features,
+                    rows * (size_t)(j->limits.channels * spira::numeric_size(plan->input_type)),
+                    (char **)&d->run.features));
     SPIRA_TRY(device_copy(j->params, (size_t)plan->params * sizeof(float), &d->params));
     SPIRA_TRY(device_copy(j->run.trouble, sizeof *j->run.trouble, &d->run.trouble));
     d->run.input.capacity = j->run.input.capacity;
@@ -139,6 +155,7 @@ static spira::status run(levels_job<W> *j) {
     j->limits.shortcuts = spira::net_shortcuts_hidden; // fused as in production
     SPIRA_TRY(spira::net_plan_device<W>(&gpu, j->net->layers, j->net->count, j->layout, &j->limits,
                                         j->plan));
+    input_store(j);
     SPIRA_TRY(memory_new(j->plan->workspace_bytes, &j->run.memory));
     levels_device<W> d = {};
     spira::status s = device_run(j, &gpu, &d);
@@ -157,6 +174,7 @@ template <typename W>
 static spira::status run(levels_job<W> *j) {
     SPIRA_TRY(
         spira::net_plan_host<W>(j->net->layers, j->net->count, j->layout, &j->limits, j->plan));
+    input_store(j);
     SPIRA_TRY(memory_new(j->plan->workspace_bytes, &j->run.memory));
     j->run.loaded = j->params;
     j->run.bytes = j->plan->workspace_bytes;

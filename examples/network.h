@@ -18,6 +18,8 @@ struct network {
     char names[spira::net_layers_max][32];
     int count;
     int input_channels;
+    float input_range;       // of the input, if int8 layers read it; else 0
+    int quantised;           // layers that its weights have ranges for, int8 or not
     spira::expand_grid grid; // of the input; an extent of 0: no limit
     int batch;               // that dense outputs have; 0 without
     float lo[3], hi[3];      // range of the points in metres, along their axes; equal: no range

@@ -47,8 +47,9 @@ static inline spira::status model_read(const char *path, model *m, scan::scan_re
     return model_make(path, g, m, why);
 }
 
-// The layers that the file marks as int8 compute in int8. Without this call they do not: a file of
-// calibrated layers serves both. Features that are read at two ranges have the larger one.
+// The layers that the file marks as int8 compute in int8, but those that read what floating-point
+// layers read, too. Without this call they do not: a file of calibrated layers serves both.
+// Features that are read at two ranges have the larger one.
 //
 // outputs: m->net.layers  format, and the range of what they write
 //          limits         range of the network's input
@@ -71,6 +72,7 @@ static inline void model_int8(model *m, spira::net_limits *limits) {
             *range_of(residual) = m->layers[(size_t)i].sum_range;
         }
     }
+    spira::net_formats_settle(m->net.layers, m->net.count);
 }
 
 // The steps of an int8 layer: of the file's ranges, where they are above 0.

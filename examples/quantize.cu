@@ -411,6 +411,8 @@ int main(int argc, char **argv) {
     }
     side::options o = s.side;
     o.save_weights = nullptr; // those are of the network as it is
+    o.floats = true;          // whatever has been calibrated before
+    o.int8 = false;
     const std::unique_ptr<networks::network> net(new networks::network());
     const std::unique_ptr<spira::net_plan> plan(new spira::net_plan());
     const std::unique_ptr<onnx::model> model(new onnx::model());

@@ -98,18 +98,6 @@ static spira::status runner_plan(const side::job *j, const networks::network *ne
 #endif
 }
 
-// The features of the input, as a plan has them.
-static std::vector<char> runner_features(const spira::net_plan *plan, const float *features,
-                                         int64_t count) {
-    const bool int8 = plan->input_type == spira::numeric_i8;
-    std::vector<char> stored((size_t)(count * spira::numeric_size(plan->input_type)) + 1);
-    for (int64_t i = 0; i < count; ++i) {
-        spira::numeric_store(plan->input_type, stored.data(), i,
-                             int8 ? features[i] * (1 / plan->input_scale) : features[i]);
-    }
-    return stored;
-}
-
 // Plans, loads, and builds the index.
 template <typename W>
 static spira::status runner_start(const side::job *j, const networks::network *net,
@@ -119,7 +107,7 @@ static spira::status runner_start(const side::job *j, const networks::network *n
     const spira::net_plan *plan = r->plan;
     const spira::device_status none = {};
     const std::vector<char> features =
-        runner_features(plan, p->features, (int64_t)*p->set.count * side::channels_of(j));
+        side::input_stored(plan, p->features, (int64_t)*p->set.count * side::channels_of(j));
     memory *m = &r->blocks;
     const size_t words = (size_t)p->set.capacity * sizeof(W);
     r->trouble = (spira::device_status *)memory_put(m, &none, sizeof none);

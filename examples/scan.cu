@@ -57,7 +57,8 @@ static int usage(void) {
     printf(
         "usage: scan [--scan FILE] [--net NAME] [--channels N] [--classes N]\n"
         "            [--voxel X[,Y,Z]] [--range X0,Y0,Z0,X1,Y1,Z1]\n"
-        "            [--type fp16|bf16|tf32|fp32] [--picture FILE.png] [--seed N] [--no-check]\n"
+        "            [--type int8|fp16|bf16|tf32|fp32] [--picture FILE.png] [--seed N]\n"
+        "            [--no-check]\n"
         "            [--layers]\n"
         "            [--weights FILE] [--save-weights FILE] [--records FILE]\n"
         "            [--save-labels FILE.npy]\n"
@@ -71,7 +72,8 @@ static int usage(void) {
         "--onnx: a network of libspconv's or Autoware's dialect, with its weights, in place of "
         "--net and\n"
         "        --weights; --list prints its layers\n"
-        "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n",
+        "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n"
+        "--type: without it, layers that the weights have ranges for are int8\n",
         networks::network_names);
     return 0;
 }
@@ -237,10 +239,11 @@ int main(int argc, char **argv) {
     if (code) {
         return code;
     }
-    char text[64];
+    char text[64], precision[80];
     printf("%s: %lld %s, voxel %s m, %s in %s\n", chosen.scan ? chosen.scan : "street scene",
            (long long)cloud.rows, cloud.points ? "points" : "voxels",
-           side::voxel_text(net, text, sizeof text), chosen.net, spira::numeric_name(chosen.type));
+           side::voxel_text(net, text, sizeof text), chosen.net,
+           side::precision_text(&chosen, net, precision, sizeof precision));
     if (raw) {
         printf("values of a point: as in the file\n");
     }

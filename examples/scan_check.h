@@ -4,7 +4,7 @@
 //
 // Each layer is recomputed in double precision from the inputs that the layer had on the GPU: a
 // layer is judged by its own error. Bound: 2 (terms + 8) eps32 * sum of magnitudes, and one
-// rounding of the result.
+// rounding of the result. int8 layers have the integers of their weights (conv_i8.h).
 #ifndef SPIRA_EXAMPLES_SCAN_CHECK_H
 #define SPIRA_EXAMPLES_SCAN_CHECK_H
 
@@ -20,8 +20,9 @@ struct check_layer {
     const float *params;
     const int32_t *map;
     int32_t outputs;
-    float *in, *in2, *residual, *got; // as the GPU has them
+    float *in, *in2, *residual, *got; // as the GPU has them; of int8, without the scale
     float *weight;                    // rounded to the format
+    float scale, scale_residual;      // of int8 outputs and residuals; else 0
     double *sum;
     float *magnitude;            // the same sum of absolute values
     const check_layer *shortcut; // fused into this one, of the same outputs; or null
@@ -58,7 +59,9 @@ static inline double check_worst(const check_layer *c, spira::numeric type) {
         double terms = 2.0 * (count + 8) / (1 << 24);
         for (int n = 0; n < s->cout; ++n) {
             int64_t i = o * s->cout + n;
-            double y, size, extra = c->residual ? c->residual[i] : 0, extra_size = fabs(extra);
+            double y, size, extra = c->residual ? c->residual[i] : 0;
+            extra *= c->scale_residual > 0 ? c->scale_residual : 1;
+            double extra_size = fabs(extra);
             check_output(c, i, &y, &size);
             if (c->shortcut) {
                 check_output(c->shortcut, i, &extra, &extra_size);
@@ -68,9 +71,17 @@ static inline double check_worst(const check_layer *c, spira::numeric type) {
             const double before = fabs(y), slope = (double)c->layer->slope;
             y = spira::activation_apply(y, c->layer->act, slope);
             double bound = terms * size * spira::activation_steepness(c->layer->act, slope) +
-                           spira::activation_error(c->layer->act) * before + eps * fabs(y) +
-                           1e-7; // fp16's subnormals
-            double ratio = fabs((double)c->got[i] - y) / bound;
+                           spira::activation_error(c->layer->act) * before;
+            double got = c->got[i];
+            if (c->scale > 0) {
+                const double unit = c->scale;
+                got *= unit;
+                y = fmin(fmax(y, -128 * unit), 127 * unit);
+                bound += 0.5 * unit * (1 + 1e-5);
+            } else {
+                bound += eps * fabs(y) + 1e-7; // fp16's subnormals
+            }
+            double ratio = fabs(got - y) / bound;
             worst = ratio <= worst ? worst : ratio == ratio ? ratio : HUGE_VAL;
         }
     }
@@ -90,13 +101,31 @@ static spira::status check_fetch(const job *j, const device_job<W> *d, const res
     return device_fetch(j, d, source, rows, *out);
 }
 
+// The weights of an int8 layer: integers times the step of their channel.
+static inline spira::status check_weights_i8(const spira::net_plan *plan, int layer,
+                                             check_layer *c) {
+    const int64_t weights = c->at.vectors - c->at.weight, cout = c->step->shape.cout;
+    const spira::conv_i8_weights from =
+        spira::net_i8_weights(plan, layer, c->params + c->at.weight);
+    const float *step = c->params + c->at.step;
+    std::vector<int8_t> whole((size_t)weights);
+    SPIRA_TRY(spira::conv_i8_weights_host(&from, step, whole.data()));
+    c->weight = (float *)malloc((size_t)weights * sizeof(float));
+    for (int64_t i = 0; i < weights; ++i) {
+        c->weight[i] = (float)whole[(size_t)i] * step[i % cout];
+    }
+    return spira::status_success();
+}
+
+// The sums. c->weight: those of an int8 layer, else null
 static inline spira::status check_compute(check_layer *c, int32_t inputs, spira::numeric type) {
     const spira::conv_shape *s = &c->step->shape;
     int64_t outputs = (int64_t)c->outputs * s->cout, weights = c->at.vectors - c->at.weight;
     c->sum = (double *)malloc((size_t)(outputs + 1) * sizeof(double));
     c->magnitude = (float *)malloc((size_t)(outputs + 1) * sizeof(float));
-    c->weight = (float *)malloc((size_t)weights * sizeof(float));
-    for (int64_t i = 0; i < weights; ++i) {
+    const bool given = c->weight;
+    c->weight = given ? c->weight : (float *)malloc((size_t)weights * sizeof(float));
+    for (int64_t i = 0; !given && i < weights; ++i) {
         c->weight[i] = spira::numeric_operand(type, c->params[c->at.weight + i]);
     }
     if (type == spira::numeric_tf32) { // stored as fp32, rounded on the way into the product
@@ -131,6 +160,13 @@ static inline void check_free(check_layer *c) {
     free(c->magnitude);
 }
 
+// The scale of a layer's features, or the input's: 0 unless they are int8.
+static inline float scale_of(const spira::net_plan *plan, int layer) {
+    return layer != spira::net_none && spira::net_type_of(plan, layer) == spira::numeric_i8
+               ? spira::net_scale_of(plan, layer)
+               : 0.0f;
+}
+
 // A layer's sums.
 template <typename W>
 static spira::status check_sum(const job *j, const device_job<W> *d, const result<W> *r, int layer,
@@ -143,6 +179,9 @@ static spira::status check_sum(const job *j, const device_job<W> *d, const resul
     c->outputs = r->voxels[c->step->set];
     SPIRA_TRY(check_fetch(j, d, r, spira::net_number(c->layer->source), &c->in));
     SPIRA_TRY(check_fetch(j, d, r, spira::net_number(c->layer->source2), &c->in2));
+    if (c->at.step >= 0) {
+        SPIRA_TRY(check_weights_i8(j->plan, layer, c));
+    }
     return check_compute(c, r->voxels[c->step->source_set], j->chosen->type);
 }
 
@@ -160,7 +199,9 @@ static spira::status check_one(const job *j, const device_job<W> *d, const resul
         s = spira::status_failed(s)
                 ? s
                 : check_fetch(j, d, r, spira::net_number(c.layer->residual), &c.residual);
+        c.scale_residual = scale_of(j->plan, spira::net_number(c.layer->residual));
     }
+    c.scale = scale_of(j->plan, layer);
     s = spira::status_failed(s) ? s : check_fetch(j, d, r, layer, &c.got);
     *worst = spira::status_failed(s) ? HUGE_VAL : check_worst(&c, j->chosen->type);
     check_free(&c);

@@ -57,7 +57,11 @@ static inline int onnx_network(const options *o, onnx::model *m, networks::netwo
                m->net.input_channels);
     }
     *net = m->net;
-    return range_choose_of_file(o, o->onnx, net);
+    spira::net_limits limits = {};
+    onnx::model_int8(m, &limits);
+    m->net.input_range = limits.range;
+    const int code = int8_take(o, &m->net, net);
+    return code ? code : range_choose_of_file(o, o->onnx, net);
 }
 
 // The parameters of the file, in new memory, which the caller frees; saved to a blob if the options

@@ -3,7 +3,8 @@
 // (under nvcc) or on the host (otherwise). Both sides fill the same result.
 //
 // SIDE_FORMAT, defined before this file is included, is the one number format that is compiled for
-// the GPU. Without it all four are, and --type chooses. The host computes in fp32.
+// the GPU; numeric_i8: fp16, and int8 for layers that have ranges. Without it all four of floating
+// point are, and --type chooses. The host computes in fp32, and in int8.
 #ifndef SPIRA_EXAMPLES_SCAN_SIDE_H
 #define SPIRA_EXAMPLES_SCAN_SIDE_H
 
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <stdlib.h>
 #include <unistd.h>
+#include <vector>
 
 #ifndef __CUDACC__
 #undef SIDE_FORMAT
@@ -25,6 +27,13 @@
 namespace side {
 
 constexpr spira::numeric format = SIDE_FORMAT;
+constexpr spira::numeric float_format =
+    format == spira::numeric_i8 ? spira::numeric_f16 : (spira::numeric)SIDE_FORMAT;
+#ifdef __CUDACC__
+constexpr bool has_int8 = format == spira::numeric_i8;
+#else
+constexpr bool has_int8 = true;
+#endif
 
 struct options {
     const char *scan;        // null: a street scene
@@ -34,7 +43,9 @@ struct options {
     float range[6]; // of points, in metres: the least x, y, z, then the largest
     const char *net;
     networks::network_sizes sizes; // of the network
-    spira::numeric type;           // of the features
+    spira::numeric type;           // of floating-point features
+    bool floats;                   // no layer is int8, whatever the weights say
+    bool int8;                     // refuse weights without ranges
     const char *onnx; // file that has the network and its weights; null: `net` and `weights`
     const char *picture;
     const char *save_labels; // file to write the class of each voxel to, or null
@@ -50,7 +61,7 @@ struct options {
 static inline options options_standard() {
     options o = {};
     o.net = "MinkUNet42";
-    o.type = format == spira::numeric_any ? spira::numeric_f16 : format;
+    o.type = float_format == spira::numeric_any ? spira::numeric_f16 : float_format;
     o.picture = "scan.png";
     o.seed = 1;
     o.check = true;
@@ -142,6 +153,24 @@ static inline const char *option_value(int argc, char **argv, int *i) {
     return argv[++*i];
 }
 
+// Reads --type. int8: as the weights say, and they must have ranges. Returns false for anything
+// else.
+static inline bool type_take(const char *value, options *o) {
+    int n = spira::numeric_f32;
+    o->int8 = !strcmp(value, spira::numeric_name(spira::numeric_i8));
+    o->floats = !o->int8;
+    while (n <= spira::numeric_bf16 && strcmp(value, spira::numeric_name((spira::numeric)n))) {
+        ++n;
+    }
+    o->type = o->int8 ? options_standard().type : (spira::numeric)n;
+    return spira::numeric_valid(o->type);
+}
+
+// Whether the program computes in the type of the options.
+static inline bool type_compiled(const options *o) {
+    return o->int8 ? has_int8 : float_format == spira::numeric_any || o->type == float_format;
+}
+
 // Takes an option that all examples on scans share. Returns false, and prints why, if it is none of
 // them, if its value is invalid, or if the type is not compiled.
 static inline bool option_take(options *o, const char *name, const char *value) {
@@ -177,25 +206,65 @@ static inline bool option_take(options *o, const char *name, const char *value) 
     } else if (!strcmp(name, "--seed")) {
         o->seed = (uint32_t)strtoul(value, &end, 10);
     } else if (!strcmp(name, "--type")) {
-        int n = spira::numeric_f32;
-        takes = ", but fp16, bf16, tf32 or fp32";
-        while (n <= spira::numeric_bf16 && strcmp(value, spira::numeric_name((spira::numeric)n))) {
-            ++n;
-        }
-        o->type = (spira::numeric)n;
+        takes = ", but int8, fp16, bf16, tf32 or fp32";
+        good = type_take(value, o);
     } else {
         fprintf(stderr, "%s is no option\n", name);
         return false;
     }
-    good = good && *value && !*end && spira::numeric_valid(o->type);
-    const bool compiled = format == spira::numeric_any || o->type == format;
+    good = good && *value && !*end;
+    const bool compiled = !good || type_compiled(o);
     if (!good) {
         fprintf(stderr, "%s does not take %s%s\n", name, value, takes);
     } else if (!compiled) {
-        fprintf(stderr, "%s %s: this program computes in %s alone\n", name, value,
-                spira::numeric_name(format));
+        const bool any = float_format == spira::numeric_any;
+        fprintf(stderr, "%s %s: this program computes in %s%s alone\n", name, value,
+                any ? "floating point" : spira::numeric_name(float_format),
+                has_int8 ? " and int8" : "");
     }
     return good && compiled;
+}
+
+// Number of int8 layers.
+static inline int int8_layers(const networks::network *net) {
+    int count = 0;
+    for (int i = 0; i < net->count; ++i) {
+        count += spira::net_is_i8(&net->layers[i]);
+    }
+    return count;
+}
+
+// Makes a network the int8 one that its weights have been calibrated as, unless the options ask for
+// floating point, or the program has no int8. of: the same network with formats and ranges. Returns
+// 0 or the exit code.
+static inline int int8_take(const options *o, const networks::network *of, networks::network *net) {
+    const int quantised = int8_layers(of);
+    if (o->int8 && !quantised) {
+        fprintf(stderr,
+                "--type int8: the weights have no ranges (examples/quantize.cu finds them)\n");
+        return 2;
+    }
+    if (has_int8 && !o->floats) {
+        std::copy(of->layers, of->layers + of->count, net->layers);
+        net->input_range = of->input_range;
+    }
+    net->quantised = quantised;
+    return 0;
+}
+
+// In which formats a network's layers compute, in words.
+static inline const char *precision_text(const options *o, const networks::network *net, char *text,
+                                         size_t size) {
+    const char *own = spira::numeric_name(o->type);
+    const int int8 = int8_layers(net);
+    if (int8) {
+        snprintf(text, size, "int8 (%d layers) and %s", int8, own);
+    } else if (net->quantised) {
+        snprintf(text, size, "%s (%d layers could be int8)", own, net->quantised);
+    } else {
+        snprintf(text, size, "%s", own);
+    }
+    return text;
 }
 
 // Whether a network gets the values of points as they are in the file: detectors are trained on
@@ -258,6 +327,7 @@ static inline spira::net_limits limits_of(const networks::network *net, int32_t 
     limits.voxels = voxels;
     limits.channels = net->input_channels;
     limits.type = spira::numeric_f32;
+    limits.range = net->input_range;
     limits.grid = net->grid;
     limits.batch = net->batch;
     return limits;
@@ -446,6 +516,18 @@ static spira::status measure_sets(const job *j, const prepared<W> *p,
     }
     spira::net_capacities(j->plan, voxels, j->net->layers);
     return s;
+}
+
+// Features of the input as a plan reads them.
+static inline std::vector<char> input_stored(const spira::net_plan *plan, const float *features,
+                                             int64_t count) {
+    const spira::numeric type = plan->input_type;
+    const float inverse = type == spira::numeric_i8 ? 1 / plan->input_scale : 1.0f;
+    std::vector<char> stored((size_t)(count * spira::numeric_size(type)) + 1);
+    for (int64_t i = 0; i < count; ++i) {
+        spira::numeric_store(type, stored.data(), i, features[i] * inverse);
+    }
+    return stored;
 }
 
 template <typename W>

@@ -27,7 +27,7 @@ struct device_job {
     spira::device_status *trouble;
     spira::voxel_set<W> set; // its count directly follows `trouble`
     spira::voxel_rows rows;
-    void *features; // [voxels, channels] of the chosen type
+    void *features; // [voxels, channels] of the plan's input_type
     char *scratch;  // of voxelize
     size_t scratch_bytes;
     void *memory, *loaded; // of the plan
@@ -145,9 +145,15 @@ static spira::status device_features(const job *j, device_job<W> *d, cudaStream_
     mean.channels = channels_of(j);
     mean.rows = d->rows;
     mean.set = d->set;
-    mean.type = j->chosen->type;
+    mean.type = j->plan->input_type;
     mean.features = d->features;
-    return spira::voxel_features<format>(&mean, stream);
+    if constexpr (has_int8) {
+        if (mean.type == spira::numeric_i8) {
+            mean.inverse = 1 / j->plan->input_scale;
+            return spira::voxel_features<spira::numeric_i8>(&mean, stream);
+        }
+    }
+    return spira::voxel_features<float_format>(&mean, stream);
 }
 
 // From raw rows to the features of the voxels.
@@ -328,12 +334,13 @@ static spira::status device_time(const job *j, device_job<W> *d, result<W> *r) {
     return s;
 }
 
-// Copies a layer's features (or the network's input) back, as floats. rows: voxels of its set
+// Copies a layer's features (or the network's input) back, as floats; of int8 as they are stored.
+// rows: voxels of its set
 template <typename W>
 static spira::status device_fetch(const job *j, const device_job<W> *d, int layer, int32_t rows,
                                   float *out) {
     const spira::net_plan *plan = j->plan;
-    const spira::numeric type = layer < 0 ? plan->limits.type : spira::net_type_of(plan, layer);
+    const spira::numeric type = spira::net_type_of(plan, layer);
     const size_t size = (size_t)spira::numeric_size(type);
     const size_t values = (size_t)feature_count(plan, layer, rows);
     void *copy = malloc(values * size + 1);
@@ -427,11 +434,12 @@ static spira::status device_run(job *j, prepared<W> *p, device_job<W> *d, result
 // Runs a job; r is zeroed before.
 template <typename W>
 static spira::status run(job *j, result<W> *r) {
-    static char where[300];
+    static char where[400];
+    char text[80];
     cudaDeviceProp properties;
     SIDE_CUDA(cudaGetDeviceProperties(&properties, 0));
     snprintf(where, sizeof where, "on %s, %s", properties.name,
-             spira::numeric_name(j->chosen->type));
+             precision_text(j->chosen, j->net, text, sizeof text));
     r->where = where;
     device_job<W> d = {};
     prepared<W> p = prepared_new<W>(j);

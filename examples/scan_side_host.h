@@ -13,7 +13,9 @@ static spira::status run_layers(const job *j, const prepared<W> *p, void *memory
     spira::device_status trouble = {};
     spira::net_run_args<W> run = {};
     run.input = p->set;
-    run.features = p->features;
+    const std::vector<char> features =
+        input_stored(plan, p->features, (int64_t)voxel_set_count(p->set) * channels_of(j));
+    run.features = features.data();
     run.loaded = j->params;
     run.trouble = &trouble;
     run.memory = memory;

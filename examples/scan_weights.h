@@ -66,18 +66,34 @@ SPIRA_API spira::status read(const char *path, const spira::net_plan *plan, floa
     return s;
 }
 
-// Gives layers the ranges of a blob: those that have one become int8 (net_blob_ranges).
-SPIRA_API spira::status ranges_read(const char *path, networks::network *net,
-                                    spira::net_limits *limits) {
+// Gives layers the formats and ranges of a blob (net_blob_ranges).
+SPIRA_API spira::status ranges_read(const char *path, networks::network *net) {
+    spira::net_limits limits = {};
     unsigned char *memory;
     int64_t bytes;
     spira::blob blob;
     spira::status s = scan::file_load(path, &memory, &bytes);
     s = spira::status_failed(s) ? s : spira::blob_open(memory, (size_t)bytes, &blob);
     s = spira::status_failed(s) ? s
-                                : spira::net_blob_ranges(&blob, net->layers, net->count, limits);
+                                : spira::net_blob_ranges(&blob, net->layers, net->count, &limits);
+    net->input_range = limits.range;
     free(memory);
     return s;
+}
+
+// Makes a network the int8 one that a blob has ranges for, where the options allow it. Returns 0 or
+// the exit code.
+SPIRA_API int ranges_take(const side::options *o, networks::network *net) {
+    networks::network *of = (networks::network *)malloc(sizeof *of);
+    *of = *net;
+    const spira::status s = o->weights ? ranges_read(o->weights, of) : spira::status_success();
+    const int code = spira::status_failed(s) ? side::fail("reading the weights", net, s)
+                                             : side::int8_take(o, of, net);
+    if (s.code == spira::status_layer) {
+        fprintf(stderr, "Is this blob for another network?\n");
+    }
+    free(of);
+    return code;
 }
 
 // Reads a file of tuning records (spira/tune.h) to memory that the caller frees, after an error
@@ -159,11 +175,16 @@ SPIRA_API int params_fill(const side::options *o, const networks::network *net,
 }
 
 // Does the same into new memory, which the caller frees, after an error too. All plans of a network
-// have the parameters in the same order; `plan` becomes one of them. Returns 0 or the exit code.
-SPIRA_API int params_new(const side::options *o, const networks::network *net,
-                         spira::net_plan *plan, float **params) {
-    const spira::net_limits limits = side::limits_of(net, 1);
+// have the parameters in the same order; `plan` becomes one of them. The network becomes int8 as
+// ranges_take says. Returns 0 or the exit code.
+SPIRA_API int params_new(const side::options *o, networks::network *net, spira::net_plan *plan,
+                         float **params) {
     *params = nullptr;
+    const int code = ranges_take(o, net);
+    if (code) {
+        return code;
+    }
+    const spira::net_limits limits = side::limits_of(net, 1);
     spira::status s = spira::net_plan_sets(net->layers, net->count, &limits, false, plan);
     if (spira::status_failed(s)) {
         return side::fail("planning the network", net, s);

@@ -3,12 +3,12 @@
 # tests/run_quantize.sh: an int8 network that examples/quantize makes of the one that is shipped
 # labels streets that neither training nor calibration has seen nearly as well.
 #
-#     tests/run_quantize.sh QUANTIZE      examples/quantize.cu, built for the host
+#     tests/run_quantize.sh QUANTIZE SCAN     examples/quantize.cu and scan.cu, built for the host
 #
 # Last line: N passed, N failed, N skipped.
 set -u
 
-quantize=$1
+quantize=$1 scan=$2
 root=$(dirname "$0")/..
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -32,6 +32,14 @@ run() { # code arguments...
     judge "$*: another exit code than $code" $?
 }
 
+scan() { # code words arguments...
+    code=$1 words=$2
+    shift 2
+    "$scan" --picture "$folder/scan.png" --voxel 0.1 --seed 114 "$@" >"$folder/said" 2>&1
+    [ $? = "$code" ] && grep -qF -e "$words" "$folder/said"
+    judge "scan $*: another exit code than $code, or no \"$words\"" $?
+}
+
 street="--net SpUNet-small --weights $root/examples/street.blob --voxel 0.1"
 run 0 $street --seed 200 --streets 2 --check 2 --method squares --save-weights "$folder/int8.blob"
 # The loss in points of mean IoU: at most 0.5.
@@ -41,6 +49,14 @@ judge 'the mean IoU falls by more than 0.5 points' $?
 judge 'the table of layers' $?
 [ -s "$folder/int8.blob" ] && [ "$(od -An -tu4 -j8 -N4 "$folder/int8.blob" | tr -d ' ')" = 2 ]
 judge 'a blob of version 2' $?
+# What has ranges runs in int8, unless --type says otherwise; what runs is said.
+small="--net SpUNet-small --weights $folder/int8.blob"
+scan 0 'SpUNet-small in int8 (29 layers) and fp32' $small
+awk -v found="$(sed -n 's/^mean IoU \([0-9.]*\):.*/\1/p' "$folder/said")" 'BEGIN { exit !(found > 0.9) }'
+judge 'the mean IoU in int8' $?
+scan 0 'SpUNet-small in fp32 (29 layers could be int8)' $small --type fp32
+scan 2 'the weights have no ranges' --net SpUNet-small --weights "$root/examples/street.blob" --type int8
+scan 1 'Is this blob for another network?' --net SpUNet-v1m1 --weights "$folder/int8.blob"
 run 1 $street --streets 1 --check 1 --save-weights "$folder/int8.blob" # it is there
 run 2 $street --method median --save-weights "$folder/other.blob"
 run 2 $street

@@ -92,7 +92,7 @@ says 'along y, voxels of 0.1 m: size (below the step of float there'
 run 2 --channels 5000
 says '--channels does not take 5000, but 1 to 4096'
 run 2 --type fp16
-says '--type fp16: this program computes in fp32 alone'
+says '--type fp16: this program computes in fp32 and int8 alone'
 run 2 --net VoxelBackBone8x --range 0,-40,0,70.4,40,0.4
 says 'an extent of 939 x 1067 x 3, which VoxelBackBone8x cannot have' 'layer conv4.0.0:'
 run 2 --net VoxelNeXt --range 0,0,0,5e4,5e4,5e4 --voxel 0.01

@@ -17,8 +17,8 @@
 
 namespace node {
 
-// The only number format that is compiled.
-static const spira::numeric node_type = spira::numeric_f16;
+// The formats that are compiled: of all layers, or of those that are not int8.
+constexpr spira::numeric node_format = spira::numeric_i8, node_type = spira::numeric_f16;
 
 // Parameters in the memory of a GPU, packed for its model.
 struct packed {
@@ -134,7 +134,7 @@ static inline spira::status node_pack(node *n, packed *p) {
     SPIRA_TRY(spira::status_from_cuda(cudaMalloc(&staged, bytes), "parameters"));
     cudaMemcpy(staged, params.data(), bytes, cudaMemcpyHostToDevice);
     const spira::net_load_args load = {staged, p->weights, n->plan.loaded_bytes, nullptr};
-    spira::status s = spira::net_load<node_type>(&n->plan.gpu, &n->plan, &load, nullptr);
+    spira::status s = spira::net_load<node_format>(&n->plan.gpu, &n->plan, &load, nullptr);
     const cudaError_t done = cudaStreamSynchronize(nullptr);
     cudaFree(staged);
     return spira::status_failed(s) ? s : spira::status_from_cuda(done, "packing");
@@ -267,9 +267,12 @@ static spira::status node_launch_as(const node *n, const tensors *t, void *works
     mean.channels = n->plan.limits.channels;
     mean.rows = a.rows;
     mean.set = a.set;
-    mean.type = node_type;
+    mean.type = n->plan.input_type;
     mean.features = a.features;
-    SPIRA_TRY(spira::voxel_features<node_type>(&mean, stream));
+    mean.inverse = mean.type == spira::numeric_i8 ? 1 / n->plan.input_scale : 0.0f;
+    SPIRA_TRY(mean.type == spira::numeric_i8
+                  ? spira::voxel_features<spira::numeric_i8>(&mean, stream)
+                  : spira::voxel_features<node_type>(&mean, stream));
     spira::net_run_args<W> run = {};
     run.input = a.set;
     run.features = a.features;
@@ -278,7 +281,7 @@ static spira::status node_launch_as(const node *n, const tensors *t, void *works
     run.memory = a.memory;
     run.bytes = n->plan.workspace_bytes;
     run.out = t->out;
-    SPIRA_TRY(spira::net_run<W, node_type>(&n->plan.gpu, &n->plan, &run, stream));
+    SPIRA_TRY(spira::net_run<W, node_format>(&n->plan.gpu, &n->plan, &run, stream));
     return n->r.o.set ? coords_launch(n, t, &run, stream) : spira::status_success();
 }
 

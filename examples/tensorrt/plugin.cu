@@ -14,6 +14,7 @@
 //   range, voxel       6 and 3 floats in metres, x, y, z           nuScenes'
 //   order              of coordinates: "zyx" or "xyz"              zyx
 //   layout, type       of the map: "NCHW" or "NHWC", "fp16" or "fp32"   NCHW, fp16
+//   precision          "fp16": of all layers; "model": int8 where the model has ranges   model
 //   device             capability, multiprocessors, shared bytes of a thread block, for a build
 //                      without a GPU
 //
@@ -224,6 +225,7 @@ bool field_take(PluginField const &f, node::options *o, std::string *model) {
            : name == "order"      ? field_either(f, "zyx", "xyz", &o->xyz)
            : name == "layout"     ? field_either(f, "NCHW", "NHWC", &o->channels_last)
            : name == "type"       ? field_either(f, "fp16", "fp32", &o->fp32)
+           : name == "precision"  ? field_either(f, "model", "fp16", &o->floats)
            : name == "max_points" ? field_int(f, 0, &o->max_points)
            : name == "max_voxels" ? field_int(f, 0, &o->max_voxels)
            : name == "range"      ? field_floats(f, 6, o->range)
@@ -233,12 +235,16 @@ bool field_take(PluginField const &f, node::options *o, std::string *model) {
 
 // ---- the creator --------------------------------------------------------------------------------
 
-// Makes the network of p->n.from, whose model is there.
+// Makes the network of p->n.from, whose model is there, and says in which formats it runs.
 bool network_take(plugin *p, const node::options *o, const std::shared_ptr<node::source> &s) {
     scan::scan_reason why;
     if (code_of(node::source_make(o, s.get(), &why))) {
         return false;
     }
+    char text[80];
+    snprintf(text, sizeof text, "SpiraNet: %d of %d layers in int8, the others in fp16",
+             node::int8_layers(s.get()), s->net.count);
+    (void)say(text, ILogger::Severity::kINFO);
     p->n.from = s;
     return true;
 }
@@ -327,6 +333,7 @@ struct creator final : IPluginCreatorV3One {
             {"order", nullptr, PluginFieldType::kCHAR, 0},
             {"layout", nullptr, PluginFieldType::kCHAR, 0},
             {"type", nullptr, PluginFieldType::kCHAR, 0},
+            {"precision", nullptr, PluginFieldType::kCHAR, 0},
             {"max_points", nullptr, PluginFieldType::kINT32, 1},
             {"max_voxels", nullptr, PluginFieldType::kINT32, 1},
             {"range", nullptr, PluginFieldType::kFLOAT32, 6},

@@ -23,10 +23,10 @@ static_assert(NV_TENSORRT_MAJOR >= 10, "IPluginV3 came with TensorRT 10");
 inline ILoggerFinder *logger_finder;
 
 // Says what is wrong. Returns 1, what methods return on failure.
-inline int32_t say(const char *text) {
+inline int32_t say(const char *text, ILogger::Severity severity = ILogger::Severity::kERROR) {
     ILogger *logger = logger_finder ? logger_finder->findLogger() : nullptr;
     if (logger) {
-        logger->log(ILogger::Severity::kERROR, text);
+        logger->log(severity, text);
     } else {
         fprintf(stderr, "spira: %s\n", text);
     }

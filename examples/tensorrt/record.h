@@ -26,11 +26,12 @@ struct options {
     int32_t set;        // 1: writes features and coordinates of a set, 0: a map
     int32_t xyz;        // order of coordinate tensors; 0: z, y, x
     int32_t channels_last, fp32; // of the map
+    int32_t floats;              // 1: all layers are fp16, whatever ranges the model has
     int32_t device[3]; // where there is no GPU: compute capability (90), multiprocessors, bytes of
                        // shared memory of a thread block of the GPU that the plan is for
 };
 
-enum : uint32_t { record_magic = 0x41525053, record_version = 1 }; // "SPRA"
+enum : uint32_t { record_magic = 0x41525053, record_version = 2 }; // "SPRA"
 
 struct record {
     uint32_t magic, version, bytes; // bytes: sizeof(record)
@@ -96,6 +97,7 @@ static inline spira::net_limits source_limits(const source *s, const options *o,
     spira::net_limits limits = {};
     limits.voxels = o->max_voxels;
     limits.channels = s->net.input_channels;
+    limits.range = s->net.input_range;
     limits.type = type;
     limits.grid = s->net.grid;
     limits.batch = 1;
@@ -194,6 +196,11 @@ static inline spira::status source_of_onnx(const options *o, source *s, spira::n
     onnx::graph g;
     SPIRA_TRY(onnx::graph_parse("model", {at, at + s->model.size()}, &g, why));
     SPIRA_TRY(onnx::model_make("model", g, m.get(), why));
+    if (!o->floats) {
+        spira::net_limits limits = {};
+        onnx::model_int8(m.get(), &limits);
+        m->net.input_range = limits.range;
+    }
     memcpy((void *)&s->net, (const void *)&m->net, sizeof s->net);
     for (int i = 0; i < s->net.count; ++i) {
         s->net.layers[i].name = s->net.names[i];
@@ -212,10 +219,15 @@ static inline spira::status source_of_blob(const options *o, source *s, spira::n
     int unused;
     SCAN_REQUIRE(networks::network_make(o->net, &s->net), why, spira::status_unsupported, "net",
                  "there is no network %s", o->net);
+    spira::net_limits limits = {};
+    spira::status read = spira::blob_open(s->model.data(), s->model.size(), &blob);
+    if (!spira::status_failed(read) && !o->floats) {
+        read = spira::net_blob_ranges(&blob, s->net.layers, s->net.count, &limits);
+    }
+    s->net.input_range = limits.range;
     SPIRA_TRY(source_range(o, {}, s, why));
     SPIRA_TRY(source_end(o, "", s, why));
     SPIRA_TRY(source_plan(o, s, plan, why));
-    spira::status read = spira::blob_open(s->model.data(), s->model.size(), &blob);
     read = spira::status_failed(read)
                ? read
                : spira::net_blob_read(plan, &blob, s->params.data(), &unused);
@@ -234,6 +246,14 @@ static inline spira::status source_layout(source *s, scan::scan_reason *why) {
     fit = spira::status_failed(fit) ? fit : spira::word_fit(&need, &s->layout);
     SCAN_REQUIRE(!spira::status_failed(fit), why, fit.code, "range, voxel", "%s", fit.subject);
     return spira::status_success();
+}
+
+static inline int int8_layers(const source *s) {
+    int count = 0;
+    for (int i = 0; i < s->net.count; ++i) {
+        count += spira::net_is_i8(&s->net.layers[i]);
+    }
+    return count;
 }
 
 // Makes the network of a model.

@@ -22,12 +22,12 @@ node::options options_make(int32_t points, int32_t voxels, bool set) {
 
 // Makes a node: of a network of networks.h; of the small one of onnx_writer.h; "": of the set of
 // its first layer alone.
-spira::status node_new(const char *net, node::options o, node::node *n) {
+spira::status node_new(const char *net, node::options o, node::node *n, bool int8 = false) {
     const std::shared_ptr<node::source> s(new node::source());
     scan::scan_reason why;
     if (net && *net) {
         snprintf(o.net, sizeof o.net, "%s", net);
-        s->model = node_blob(net);
+        s->model = node_blob(net, int8);
     } else {
         const auto first = onnx_writer::field_bytes(11, onnx_writer::field_bytes(1, "0")) +
                            onnx_writer::small_conv("0", "1", 5, 16, false);
@@ -108,7 +108,7 @@ spira::net_result<W> direct_run(const node::node *n, const frame *f) {
     mean.channels = channels;
     mean.rows = rows;
     mean.set = set;
-    mean.type = node::node_type;
+    mean.type = n->plan.input_type;
     mean.features = device_new<uint16_t>((int64_t)capacity * channels);
     CHECK_OK(spira::voxel_features<node::node_type>(&mean, nullptr));
     spira::net_run_args<W> run = {};
@@ -118,7 +118,7 @@ spira::net_result<W> direct_run(const node::node *n, const frame *f) {
     run.trouble = trouble;
     run.bytes = n->plan.workspace_bytes;
     run.memory = device_new_poisoned<char>((int64_t)run.bytes);
-    CHECK_OK((spira::net_run<W, node::node_type>(&n->plan.gpu, &n->plan, &run, nullptr)));
+    CHECK_OK((spira::net_run<W, node::node_format>(&n->plan.gpu, &n->plan, &run, nullptr)));
     CHECK(expect_no_cuda_error());
     const spira::device_status host = device_value(trouble);
     CHECK_OK(spira::device_status_read(&host));
@@ -156,9 +156,10 @@ void compare(const node::node *n, const frame *f) {
 DEVICE_TEST(node_is_net_run) {
     const struct {
         const char *net;
-        bool set;
-    } cases[] = {
-        {nullptr, false}, {nullptr, true}, {"VoxelBackBone8x", false}, {"SparseResNet21", true}};
+        bool set, int8;
+    } cases[] = {{nullptr, false, false},           {nullptr, true, false},
+                 {"VoxelBackBone8x", false, false}, {"VoxelBackBone8x", false, true},
+                 {"SparseResNet21", true, false},   {"SparseResNet21", true, true}};
     for (const auto &c : cases) {
         if (c.net && test_quick()) {
             continue;
@@ -171,7 +172,8 @@ DEVICE_TEST(node_is_net_run) {
             std::copy(voxel, voxel + 3, o.voxel);
         }
         node::node original;
-        REQUIRE_OK(node_new(c.net, o, &original));
+        REQUIRE_OK(node_new(c.net, o, &original, c.int8));
+        CHECK_EQUAL(node::int8_layers(original.from.get()) > 0, c.int8);
         const node::node n = original;
         const frame f = frame_new(&n, rows);
         cudaStream_t stream;
@@ -236,6 +238,22 @@ DEVICE_TEST(node_refuses) {
     CHECK(device_untouched(f.tensors.out_count, 0, 1)); // nothing was launched
     CHECK_STATUS(node_new(nullptr, options_make(0, 200, true), &raw), size);
     CHECK_STATUS(node_new(nullptr, options_make(300, 0, true), &raw), size);
+}
+
+// Ranges of a model make int8 layers, unless the options say otherwise.
+TEST(node_takes_ranges) {
+    node::options o = options_make(300, 200, false);
+    node::source s;
+    scan::scan_reason why;
+    snprintf(o.net, sizeof o.net, "VoxelBackBone8x");
+    s.model = node_blob(o.net, true);
+    CHECK_OK(node::source_make(&o, &s, &why));
+    CHECK_EQUAL(node::int8_layers(&s), 11); // all convolutions but the first
+    o.floats = 1;
+    CHECK_OK(node::source_make(&o, &s, &why));
+    CHECK_EQUAL(node::int8_layers(&s), 0);
+    s.model = node_blob("SparseResNet21", true);
+    CHECK(spira::status_failed(node::source_make(&o, &s, &why))); // of another network
 }
 
 // The dense map follows from the extent: that of the table, or that of another range.

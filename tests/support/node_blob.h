@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-// tests/support/node_blob.h: a blob of random weights of a network of networks.h.
+// tests/support/node_blob.h: a blob of random weights of a network of networks.h, with ranges if
+// it is to be int8.
 #ifndef SPIRA_TESTS_NODE_BLOB_H
 #define SPIRA_TESTS_NODE_BLOB_H
 
@@ -11,11 +12,17 @@
 #include <memory>
 #include <vector>
 
-[[maybe_unused]] static std::vector<char> node_blob(const char *net) {
+[[maybe_unused]] static std::vector<char> node_blob(const char *net, bool int8 = false) {
     const std::unique_ptr<networks::network> n(new networks::network);
     const std::unique_ptr<spira::net_plan> plan(new spira::net_plan);
     std::vector<char> memory;
     CHECK(networks::network_make(net, n.get()));
+    if (int8) {
+        spira::net_formats_i8(n->layers, n->count);
+    }
+    for (int i = 0; int8 && i < n->count; ++i) {
+        n->layers[i].range = n->layers[i].op == spira::net_conv ? 4.0f : 0.0f;
+    }
     spira::net_limits limits = {};
     limits.voxels = 1;
     limits.grid = n->grid;

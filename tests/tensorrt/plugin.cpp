@@ -201,6 +201,7 @@ TEST(tensorrt_refuses_attributes_with_a_sentence) {
         {attributes().without("model").text("model", "tests/layers.txt"), "model"},
         {attributes().text("net", "NoNet"), "no network NoNet"},
         {attributes().text("layout", "NCHW32"), "attribute layout"},
+        {attributes().text("precision", "int4"), "attribute precision"},
         {attributes().text("output", "set").text("layout", "NHWC"), "layout"},
         {attributes(false), "the network makes none; it ends in front of node 2 (Softmax"},
     };

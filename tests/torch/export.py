@@ -395,7 +395,7 @@ def test_int8_in_cpp():
         rounded = net(x())
         with qat.observing(net):
             plain = net(x())
-        found = levels(scene, "net", folder, "--int8")
+        found = levels(scene, "net", folder)
     kinds = list(sys.modules["spira.pytorch.export"].entries_of(table))
     eight = [name for name, kind, _ in kinds if kind == "weight_range"]
     assert len(eight) == len([k for k in kinds if k[1] == "weight"]) - 1 and "conv_input.0" not in \
