@@ -8,12 +8,18 @@
 // The logits of random weights mean nothing, so a made-up rule overwrites them (generate_shape.h).
 // The host knows capacities alone; how many voxels a level has stays on the GPU. --check compares
 // the features with host loops in fp32: with few channels and cells, as these take long. --steps
-// prints what each kind of step takes, one launch after the other.
+// prints what each kind of layer takes, one launch after the other.
+//
+// As plain C++ (g++ -x c++) it runs the host loops alone, by default on 128^3 cells with 128
+// channels.
+#ifdef __CUDACC__
 #include "generate_device.cuh"
+#endif
 #include "generate_host.h"
 #include "scan_picture.h"
 #include "scan_png.h"
 
+#include <chrono>
 #include <memory>
 
 using namespace generate;
@@ -21,7 +27,11 @@ using namespace generate;
 namespace {
 
 struct options {
+#ifdef __CUDACC__
     int side = 1024, channels = 1024;
+#else
+    int side = 128, channels = 128;
+#endif
     bool check = false, steps = false;
     const char *picture = "generate.png";
 };
@@ -57,24 +67,38 @@ bool options_read(int argc, char **argv, options *o) {
     return good;
 }
 
+#ifdef __CUDACC__
 spira::status copy(void *to, const void *from, size_t bytes) {
     return spira::status_from_cuda(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "result");
 }
 
-// The sets are the host's, word for word. With features: their relative error.
-spira::status compare(const device_run *d, const host_run *h, bool features) {
-    std::vector<word> words(h->set[steps].size());
+// The sets are the rule's, word for word.
+spira::status compare_sets(const decoder *d, const grown *g, const device_run *r) {
+    const std::vector<word> &wanted = g->set[steps];
+    const spira::voxel_set<word> set = spira::net_output(&r->plan, d->net.count - 1, &r->args).set;
+    std::vector<word> words(wanted.size());
+    spira::device_status trouble;
     int32_t count = 0;
-    SPIRA_TRY(copy(&count, d->level[steps].set.count, sizeof count));
+    SPIRA_TRY(copy(&trouble, r->args.trouble, sizeof trouble));
+    SPIRA_TRY(spira::device_status_read(&trouble));
+    SPIRA_TRY(copy(&count, set.count, sizeof count));
     SPIRA_REQUIRE(count == (int32_t)words.size(), spira::status_bad_size, "voxels", count);
-    SPIRA_TRY(copy(words.data(), d->level[steps].set.words, words.size() * sizeof(word)));
-    SPIRA_REQUIRE(words == h->set[steps], spira::status_bad_size, "voxels (their words)", 0);
-    if (!features) {
-        return spira::status_success();
-    }
-    const std::vector<float> &wanted = h->buffer[(size_t)d->plan->out];
-    std::vector<uint16_t> got(wanted.size());
-    SPIRA_TRY(copy(got.data(), d->buffer[(size_t)d->plan->out], got.size() * sizeof(uint16_t)));
+    SPIRA_TRY(copy(words.data(), set.words, words.size() * sizeof(word)));
+    SPIRA_REQUIRE(words == wanted, spira::status_bad_size, "voxels (their words)", 0);
+    return spira::status_success();
+}
+
+// The features' relative error against host loops in fp32.
+spira::status compare_features(decoder *d, const grown *g, const device_run *r) {
+    const auto host = std::make_unique<host_run>();
+    const auto plan = std::make_unique<spira::net_plan>(r->plan); // its table gets other capacities
+    SPIRA_TRY(host_make(d, g, host.get()));
+    SPIRA_TRY(host_decode(d, g, host.get()));
+    const int last = d->net.count - 1;
+    const float *wanted = (const float *)spira::net_output(&host->plan, last, &host->args).features;
+    std::vector<uint16_t> got(g->set[steps].size() * outputs);
+    SPIRA_TRY(copy(got.data(), spira::net_output(plan.get(), last, &r->args).features,
+                   got.size() * sizeof(uint16_t)));
     double error = 0, all = 0;
     for (size_t i = 0; i < got.size(); ++i) {
         const double difference = (double)spira::f16_to_float(got[i]) - (double)wanted[i];
@@ -108,43 +132,94 @@ spira::status time_graph(cudaGraphExec_t graph, cudaStream_t stream, float *medi
     return spira::status_success();
 }
 
-// What the steps take, summed up by level and kind.
-spira::status time_steps(device_run *d, cudaStream_t stream) {
-    static const char *const kinds[] = {"map", "conv 3", "norm", "rule", "divide", "gather"};
-    float sum[levels][7] = {}; // the last: op_conv of size 1
+// What the layers take, one launch after the other, summed up by level and kind.
+spira::status time_layers(const decoder *d, const grown *g, const device_run *r,
+                          cudaStream_t stream) {
+    static const char *const kinds[] = {"conv 3", "linear", "norm", "set, map and rows"};
+    float sum[levels][4] = {};
     cudaEvent_t begin, end;
     SPIRA_TRY(spira::status_from_cuda(cudaEventCreate(&begin), "time"));
     SPIRA_TRY(spira::status_from_cuda(cudaEventCreate(&end), "time"));
-    for (const op &o : d->plan->ops) {
+    for (int i = 0; i < d->net.count; ++i) {
+        const spira::net_op op = d->net.layers[i].op;
+        const int kind = op == spira::net_conv         ? d->net.layers[i].size.x == 1
+                         : op == spira::net_norm_layer ? 2
+                                                       : 3;
         float ms;
         cudaEventRecord(begin, stream);
-        SPIRA_TRY(device_step(d, o, stream));
+        SPIRA_TRY(device_layer(d, g, r, i, stream));
         cudaEventRecord(end, stream);
-        SPIRA_TRY(spira::status_from_cuda(cudaEventSynchronize(end), "step"));
+        SPIRA_TRY(spira::status_from_cuda(cudaEventSynchronize(end), "layer"));
         SPIRA_TRY(spira::status_from_cuda(cudaEventElapsedTime(&ms, begin, end), "time"));
-        sum[o.level][o.kind == op_conv && o.size == 1 ? 6 : o.kind] += ms;
+        sum[r->plan.step[i].set][kind] += ms;
     }
     for (int l = 0; l < levels; ++l) {
         printf("stride %2d:", coarsest >> l);
-        for (int k = 0; k < 7; ++k) {
-            printf("  %s %.2f", k == 6 ? "linear" : kinds[k], (double)sum[l][k]);
+        for (int k = 0; k < 4; ++k) {
+            printf("  %s %.2f", kinds[k], (double)sum[l][k]);
         }
         printf(" ms\n");
     }
     return spira::status_success();
 }
 
+// Captures a run and times it.
+spira::status decode(const options &o, decoder *d, const grown *g) {
+    const auto device = std::make_unique<device_run>();
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t replay;
+    SPIRA_TRY(spira::status_from_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                                      "stream"));
+    SPIRA_TRY(device_make(d, g, device.get(), stream));
+    SPIRA_TRY(device_decode(d, g, device.get(), stream)); // the first run loads the kernels
+    SPIRA_TRY(spira::status_from_cuda(cudaStreamSynchronize(stream), "stream"));
+    SPIRA_TRY(spira::status_from_cuda(
+        cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "graph"));
+    SPIRA_TRY(device_decode(d, g, device.get(), stream));
+    SPIRA_TRY(spira::status_from_cuda(cudaStreamEndCapture(stream, &graph), "graph"));
+    SPIRA_TRY(spira::status_from_cuda(cudaGraphInstantiate(&replay, graph, 0), "graph"));
+    float ms;
+    SPIRA_TRY(time_graph(replay, stream, &ms));
+    SPIRA_TRY(compare_sets(d, g, device.get()));
+    const double flop = decoder_flop(&device->plan, g->voxels, g->pairs);
+    printf("time: %.1f ms, fp16, one CUDA graph, nothing read back; %.2f TFLOP by pairs, %.0f "
+           "TFLOP/s; memory %.1f GB\n",
+           (double)ms, flop * 1e-12, flop / (double)ms * 1e-9, (double)device->memory_bytes * 1e-9);
+    SPIRA_TRY(o.steps ? time_layers(d, g, device.get(), stream) : spira::status_success());
+    return o.check ? compare_features(d, g, device.get()) : spira::status_success();
+}
+#else
+// Runs the host loops and times them.
+spira::status decode(const options &, decoder *d, const grown *g) {
+    const auto host = std::make_unique<host_run>();
+    SPIRA_TRY(host_make(d, g, host.get()));
+    const auto begin = std::chrono::steady_clock::now();
+    SPIRA_TRY(host_decode(d, g, host.get()));
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    const spira::voxel_set<word> set =
+        spira::net_output(&host->plan, d->net.count - 1, &host->args).set;
+    SPIRA_REQUIRE(*set.count == (int32_t)g->set[steps].size() &&
+                      std::equal(g->set[steps].begin(), g->set[steps].end(), set.words),
+                  spira::status_bad_size, "voxels", *set.count);
+    printf("time: %.1f s, fp32, host loops; %.1f GFLOP by pairs; memory %.1f GB\n", seconds.count(),
+           decoder_flop(&host->plan, g->voxels, g->pairs) * 1e-9,
+           (double)host->plan.workspace_bytes * 1e-9);
+    return spira::status_success();
+}
+#endif
+
 // A surface lit from the front: its normal is the gradient of the rule's function.
-spira::status draw(const host_run *h, const char *path) {
+spira::status draw(const grown *g, const char *path) {
     std::vector<scan::picture_mark> marks;
-    const double unit = h->side / 4.0; // half cells of a unit of length
-    for (const word w : h->set[steps]) {
-        const spira::voxel v = spira::word_unpack<word>(&h->layout, w);
+    const double unit = g->side / 4.0; // half cells of a unit of length
+    for (const word w : g->set[steps]) {
+        const spira::voxel v = spira::word_unpack<word>(&g->layout, w);
         const int at[3] = {v.x, v.y, v.z};
         scan::picture_mark m = {};
         double normal[3], length = 0;
         for (int a = 0; a < 3; ++a) {
-            const double x = (2 * at[a] + 1 - h->side) / unit;
+            const double x = (2 * at[a] + 1 - g->side) / unit;
             m.at[a] = (float)at[a];
             normal[a] = 4 * x * x * x - 10 * x;
             length += normal[a] * normal[a];
@@ -152,7 +227,7 @@ spira::status draw(const host_run *h, const char *path) {
         const double light =
             (0.35 * normal[0] - 0.55 * normal[1] + 0.75 * normal[2]) / (sqrt(length) + 1e-9);
         const double bright = 0.22 + 0.78 * (light > 0 ? light : 0);
-        scan::picture_height_colour((float)v.z / (float)h->side, m.rgb);
+        scan::picture_height_colour((float)v.z / (float)g->side, m.rgb);
         for (uint8_t &c : m.rgb) {
             c = (uint8_t)(bright * c);
         }
@@ -167,44 +242,14 @@ spira::status draw(const host_run *h, const char *path) {
 }
 
 spira::status run(const options &o) {
-    const decoder d = decoder_make(o.channels);
-    const auto host = std::make_unique<host_run>();
-    const auto device = std::make_unique<device_run>();
-    SPIRA_TRY(host_decode(&d, o.side, o.check, host.get())); // without features: sets alone
-    int32_t capacity[levels];
-    for (int l = 0; l < levels; ++l) {
-        capacity[l] = (int32_t)(host->set[l].size() * 21 / 20); // some room
-    }
-    cudaStream_t stream;
-    cudaGraph_t graph;
-    cudaGraphExec_t replay;
-    SPIRA_TRY(spira::status_from_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-                                      "stream"));
-    SPIRA_TRY(device_make(&d, o.side, capacity, device.get(), stream));
-    SPIRA_TRY(device_decode(device.get(), stream)); // the first run loads the kernels
-    SPIRA_TRY(spira::status_from_cuda(cudaStreamSynchronize(stream), "stream"));
-    SPIRA_TRY(spira::status_from_cuda(
-        cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "graph"));
-    SPIRA_TRY(device_decode(device.get(), stream));
-    SPIRA_TRY(spira::status_from_cuda(cudaStreamEndCapture(stream, &graph), "graph"));
-    SPIRA_TRY(spira::status_from_cuda(cudaGraphInstantiate(&replay, graph, 0), "graph"));
-    float ms;
-    SPIRA_TRY(time_graph(replay, stream, &ms));
-    spira::device_status trouble;
-    SPIRA_TRY(copy(&trouble, device->trouble, sizeof trouble));
-    SPIRA_TRY(spira::device_status_read(&trouble));
-    SPIRA_TRY(compare(device.get(), host.get(), o.check));
-    const double flop = decoder_flop(d, host->amount);
-    printf("voxels: %zu, %zu, %zu, %zu, %zu at strides 16 to 1; grid of %d^3\n",
-           host->set[0].size(), host->set[1].size(), host->set[2].size(), host->set[3].size(),
-           host->set[4].size(), o.side);
-    printf("time: %.1f ms, fp16, one CUDA graph, nothing read back; %.2f TFLOP by pairs, %.0f "
-           "TFLOP/s; memory %.1f GB\n",
-           (double)ms, flop * 1e-12, flop / (double)ms * 1e-9, (double)device->memory_bytes * 1e-9);
-    if (o.steps) {
-        SPIRA_TRY(time_steps(device.get(), stream));
-    }
-    SPIRA_TRY(draw(host.get(), o.picture));
+    const auto d = std::make_unique<decoder>();
+    const auto g = std::make_unique<grown>();
+    decoder_make(o.channels, d.get());
+    SPIRA_TRY(grow(o.side, g.get()));
+    printf("voxels: %zu, %zu, %zu, %zu, %zu at strides 16 to 1; grid of %d^3\n", g->set[0].size(),
+           g->set[1].size(), g->set[2].size(), g->set[3].size(), g->set[4].size(), o.side);
+    SPIRA_TRY(decode(o, d.get(), g.get()));
+    SPIRA_TRY(draw(g.get(), o.picture));
     printf("picture: %s\n", o.picture);
     return spira::status_success();
 }

@@ -1,145 +1,122 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-// examples/generate_decoder.h: the shape decoder of TRELLIS.2 as a list of steps: ConvNeXt blocks
-// at five levels, and between them blocks that give each voxel up to eight children.
-//
-// One list serves the GPU (generate_device.cuh) and the host (generate_host.h). A step reads and
-// writes buffers; a buffer has `columns` channels for each voxel of a level.
+// examples/generate_decoder.h: the shape decoder of TRELLIS.2 as a table of layers: ConvNeXt blocks
+// at five levels, and between them blocks that give each voxel up to eight children. Layers have
+// the names of its checkpoints.
 #ifndef SPIRA_EXAMPLES_GENERATE_DECODER_H
 #define SPIRA_EXAMPLES_GENERATE_DECODER_H
 
-#include "../spira/norm.h"
 #include "generate_shape.h"
+#include "network.h"
 
 namespace generate {
+
+using networks::network;
 
 enum { levels = steps + 1, latents = 32, outputs = 7, spread = 4 /* of a block's inner layer */ };
 
 // ConvNeXt blocks of a level.
 static const int level_blocks[levels] = {4, 16, 8, 4, 0};
 
-enum op_kind {
-    op_map,    // the kernel map of a level, which all its convolutions read
-    op_conv,   // of size 3 or 1, with bias, activation and residual
-    op_norm,   // LayerNorm and activation
-    op_rule,   // logits that keep the shape
-    op_divide, // the next level's set, from logits
-    op_gather, // rows of children out of their parents' rows, each channel `repeat` times
-};
-
-// One step. Start from zero and fill it by name.
-struct op {
-    op_kind kind;
-    int level;             // of the output; op_rule, op_divide: of the parents
-    int in, out, residual; // buffers; residual: -1 for none
-    int cin, cout, size;   // op_conv, op_norm, op_gather: cout channels
-    int weights;           // op_conv: its number; op_norm with a gain: the same
-    spira::activation act; //
-    float epsilon;         // op_norm
-    bool affine;           // op_norm: has gain and shift
-    int repeat;            // op_gather
-};
-
-struct buffer {
-    int level, columns;
-};
-
+// Names live in it: it must not be copied.
 struct decoder {
-    std::vector<op> ops;
-    std::vector<buffer> buffers;
-    int channels[levels];
-    int parameters; // numbers of op.weights
-    int in, out;    // buffers: latents, results
+    network net;
+    int logits[steps]; // layers
 };
 
-SPIRA_API int buffer_add(decoder *d, int level, int columns) {
-    d->buffers.push_back({level, columns});
-    return (int)d->buffers.size() - 1;
+SPIRA_API int conv_add(network *n, const char *name, int source, int channels, int size) {
+    spira::net_layer l = spira::net_layer_conv("", source, channels, size, 1);
+    l.bias = true;
+    return networks::network_add(n, name, l);
 }
 
-SPIRA_API op *op_add(decoder *d, op_kind kind, int level, int in, int out) {
-    op o = {};
-    o.kind = kind;
-    o.level = level;
-    o.in = in;
-    o.out = out;
-    o.residual = -1;
-    d->ops.push_back(o);
-    return &d->ops.back();
+SPIRA_API int norm_add(network *n, const char *name, int source, bool affine) {
+    spira::net_layer l = spira::net_layer_norm("", source, 1e-6f);
+    l.norm = affine;
+    return networks::network_add(n, name, l);
 }
 
-SPIRA_API op *conv_add(decoder *d, int level, int size, int in, int cin, int out, int cout) {
-    op *o = op_add(d, op_conv, level, in, out);
-    o->size = size;
-    o->cin = cin;
-    o->cout = cout;
-    o->weights = d->parameters++;
-    return o;
+SPIRA_API int children_add(network *n, const char *name, int source, int logits, int repeat) {
+    spira::net_layer l = spira::net_layer_children("", source, logits);
+    l.repeat = repeat;
+    return networks::network_add(n, name, l);
 }
 
-SPIRA_API op *norm_add(decoder *d, int level, int in, int out, int channels, bool affine) {
-    op *o = op_add(d, op_norm, level, in, out);
-    o->cout = channels;
-    o->epsilon = 1e-6f;
-    o->affine = affine;
-    o->weights = affine ? d->parameters++ : -1;
-    return o;
+// A name of a block: "blocks.0.3.conv".
+struct block_name {
+    char text[32];
+};
+
+SPIRA_API block_name name_of(int level, int block, const char *part) {
+    block_name name;
+    snprintf(name.text, sizeof name.text, "blocks.%d.%d.%s", level, block, part);
+    return name;
 }
 
-// x + L(SiLU(L(LN(S3(x))))): the inner layer has four times the channels.
-SPIRA_API void block_add(decoder *d, int level, int x, int h, int wide) {
-    const int c = d->channels[level];
-    conv_add(d, level, 3, x, c, h, c);
-    norm_add(d, level, h, h, c, true);
-    conv_add(d, level, 1, h, c, wide, spread * c)->act = spira::activation_silu;
-    conv_add(d, level, 1, wide, spread * c, x, c)->residual = x;
+// x + L(SiLU(L(LN(S3(x))))): the inner layer has four times the channels c.
+SPIRA_API int block_add(network *n, int level, int block, int x, int c) {
+    int h = conv_add(n, name_of(level, block, "conv").text, x, c, 3);
+    h = norm_add(n, name_of(level, block, "norm").text, h, true);
+    h = conv_add(n, name_of(level, block, "mlp.0").text, h, spread * c, 1);
+    n->layers[h].act = spira::activation_silu;
+    h = conv_add(n, name_of(level, block, "mlp.2").text, h, c, 1);
+    n->layers[h].residual = spira::net_from(x);
+    return h;
 }
 
-// From a level to the next: eight rows of half the channels for each parent, of which the logits
-// keep some; then a convolution among the children, plus the parents' own channels.
-SPIRA_API void up_add(decoder *d, int level, int x, int h, int wide, int logits, int child, int y) {
-    const int c = d->channels[level], half = d->channels[level + 1];
-    conv_add(d, level, 1, x, c, logits, spira::subdivide_children);
-    op_add(d, op_rule, level, -1, logits); // those of random weights mean nothing
-    norm_add(d, level, x, h, c, true)->act = spira::activation_silu;
-    conv_add(d, level, 3, h, c, wide, spira::subdivide_children * half);
-    op_add(d, op_divide, level, logits, -1);
-    op_add(d, op_map, level + 1, -1, -1);
-    op *g = op_add(d, op_gather, level + 1, wide, child);
-    g->cout = half;
-    g->repeat = 1;
-    norm_add(d, level + 1, child, child, half, false)->act = spira::activation_silu;
-    g = op_add(d, op_gather, level + 1, x, y);
-    g->cout = half;
-    g->repeat = half / (c / spira::subdivide_children);
-    conv_add(d, level + 1, 3, child, half, y, half)->residual = y;
+// From a level with c channels to the next: eight rows of half the channels for each parent, of
+// which the logits keep some; then a convolution among the children, plus the parents' own
+// channels.
+SPIRA_API int up_add(decoder *d, int level, int block, int x, int c) {
+    network *const n = &d->net;
+    const int half = c / 2, repeat = half / (c / spira::subdivide_children);
+    const int logits =
+        conv_add(n, name_of(level, block, "to_subdiv").text, x, spira::subdivide_children, 1);
+    d->logits[level] = logits;
+    n->layers[logits].keep = true;
+    int h = norm_add(n, name_of(level, block, "norm1").text, x, true);
+    n->layers[h].act = spira::activation_silu;
+    h = conv_add(n, name_of(level, block, "conv1").text, h, spira::subdivide_children * half, 3);
+    h = children_add(n, name_of(level, block, "children").text, h, logits, 1);
+    h = norm_add(n, name_of(level, block, "norm2").text, h, false);
+    n->layers[h].act = spira::activation_silu;
+    const int skip = children_add(n, name_of(level, block, "skip").text, x, logits, repeat);
+    h = conv_add(n, name_of(level, block, "conv2").text, h, half, 3);
+    n->layers[h].residual = spira::net_from(skip);
+    return h;
 }
 
 // first: channels of the coarsest level, a multiple of 128; 1024 in TRELLIS.2.
-SPIRA_API decoder decoder_make(int first) {
-    decoder d = {};
-    int x[levels], child[levels];
+SPIRA_API void decoder_make(int first, decoder *d) {
+    network *const n = &d->net;
+    networks::network_begin(n, latents);
+    int x = conv_add(n, "from_latent", spira::net_input, first, 1);
     for (int l = 0; l < levels; ++l) {
-        d.channels[l] = first >> l;
-        x[l] = buffer_add(&d, l, d.channels[l]);
-        child[l] = buffer_add(&d, l, d.channels[l]);
-    }
-    d.in = buffer_add(&d, 0, latents);
-    d.out = buffer_add(&d, steps, outputs);
-    op_add(&d, op_map, 0, -1, -1);
-    conv_add(&d, 0, 1, d.in, latents, x[0], first);
-    for (int l = 0; l < levels; ++l) {
-        const int wide = l < steps ? buffer_add(&d, l, spread * d.channels[l]) : -1;
         for (int i = 0; i < level_blocks[l]; ++i) {
-            block_add(&d, l, x[l], child[l], wide);
+            x = block_add(n, l, i, x, first >> l);
         }
         if (l < steps) {
-            const int logits = buffer_add(&d, l, spira::subdivide_children);
-            up_add(&d, l, x[l], child[l], wide, logits, child[l + 1], x[l + 1]);
+            x = up_add(d, l, level_blocks[l], x, first >> l);
         }
     }
-    norm_add(&d, steps, x[steps], child[steps], d.channels[steps], false)->epsilon = 1e-5f;
-    conv_add(&d, steps, 1, child[steps], d.channels[steps], d.out, outputs);
-    return d;
+    x = norm_add(n, "norm", x, false);
+    n->layers[x].epsilon = 1e-5f;
+    conv_add(n, "output_layer", x, outputs, 1);
+}
+
+// What the decoder is planned for. capacity: voxels of each level, at most
+SPIRA_API spira::net_limits decoder_limits(decoder *d, const int32_t capacity[levels],
+                                           spira::numeric type) {
+    spira::net_limits limits = {};
+    limits.voxels = capacity[0];
+    limits.channels = latents;
+    limits.stride = {coarsest, coarsest, coarsest};
+    limits.type = type;
+    for (int i = 0, level = 0; i < d->net.count; ++i) {
+        spira::net_layer *const l = &d->net.layers[i];
+        level += l->op == spira::net_children && l->repeat == 1;
+        l->capacity = level ? capacity[level] : 0;
+    }
+    return limits;
 }
 
 // ---- parameters ---------------------------------------------------------------------------------
@@ -152,40 +129,56 @@ SPIRA_BOTH float noise(uint32_t stream, uint64_t at) {
     return (float)(int32_t)(v >> 32) * 0x1p-31f;
 }
 
-// How large a convolution's weights are: so that its outputs are about as large as its inputs. What
-// is added to a residual stays small.
-SPIRA_BOTH float weight_scale(const op &o) {
-    const float taps = o.size == 3 ? 12.0f : 1.0f; // of 27, that a voxel of a surface has
-    return (o.residual >= 0 ? 0.3f : 1.0f) * sqrtf(3.0f / (taps * (float)o.cin));
-}
-
-// Parameters of a step: weights [volume, cin, cout] in stream 2 n, then bias [cout] in 2 n + 1; of
-// a norm: gain, shift.
-SPIRA_BOTH float weight_of(const op &o, uint64_t at) {
-    return weight_scale(o) * noise(2 * (uint32_t)o.weights, at);
-}
-SPIRA_BOTH float bias_of(const op &o, int channel) {
-    return 0.1f * noise(2 * (uint32_t)o.weights + 1, (uint64_t)channel);
-}
-SPIRA_BOTH float gain_of(const op &o, int channel) {
-    return 1 + 0.2f * noise(2 * (uint32_t)o.weights, (uint64_t)channel);
-}
-
-// The latents of the coarsest set [rows, latents].
-SPIRA_BOTH float latent_of(uint64_t at) {
-    return noise(~0u, at);
-}
-
-// Multiplications of all convolutions, times two, as pairs of voxels have them.
-struct work {
-    int64_t voxels[levels], pairs[levels];
+// Made-up numbers of one kind: middle + reach * noise.
+struct filling {
+    uint32_t stream;
+    float middle, reach;
+    int64_t begin, end; // in the parameters
 };
 
-SPIRA_API double decoder_flop(const decoder &d, const work &w) {
+// Calls f(filling) for all parameters of a plan, until one fails. Weights are so large that outputs
+// are about as large as inputs; what is added to a residual stays small.
+template <typename F>
+SPIRA_API spira::status parameters_each(const spira::net_plan *p, F f) {
+    uint32_t stream = 0;
+    for (int i = 0; i < p->layer_count; ++i) {
+        const spira::net_params at = spira::net_params_of(p, i);
+        const spira::conv_shape *s = &p->step[i].shape;
+        if (at.weight >= 0) {
+            const float taps = s->volume > 1 ? 12.0f : 1.0f; // of 27, that a surface has
+            const float scale = p->layers[i].residual.plus_two ? 0.3f : 1.0f;
+            const float reach = scale * sqrtf(3.0f / (taps * (float)s->cin));
+            SPIRA_TRY(f(filling{stream, 0.0f, reach, at.weight, at.vectors}));
+            SPIRA_TRY(f(filling{stream + 1, 0.0f, 0.1f, at.bias, at.end}));
+        } else if (at.scale >= 0) {
+            SPIRA_TRY(f(filling{stream, 1.0f, 0.2f, at.scale, at.shift}));
+            SPIRA_TRY(f(filling{stream + 1, 0.0f, 0.1f, at.shift, at.end}));
+        }
+        stream += at.end > p->step[i].params ? 2 : 0;
+    }
+    return spira::status_success();
+}
+
+SPIRA_BOTH float filled(const filling &f, int64_t i) {
+    return f.middle + f.reach * noise(f.stream, (uint64_t)(i - f.begin));
+}
+
+// The latents of the coarsest set, as a filling of `count` numbers.
+SPIRA_API filling latents_of(int64_t count) {
+    return {~0u, 0.0f, 1.0f, 0, count};
+}
+
+// ---- work ---------------------------------------------------------------------------------------
+
+// Multiplications of all convolutions, times two. voxels, pairs: of each level
+SPIRA_API double decoder_flop(const spira::net_plan *p, const int64_t voxels[levels],
+                              const int64_t pairs[levels]) {
     double flop = 0;
-    for (const op &o : d.ops) {
-        if (o.kind == op_conv) {
-            flop += 2.0 * o.cin * o.cout * (double)(o.size == 3 ? w.pairs : w.voxels)[o.level];
+    for (int i = 0; i < p->layer_count; ++i) {
+        const spira::conv_shape *s = &p->step[i].shape;
+        const int level = p->step[i].set; // sets are made level by level
+        if (spira::net_is_conv(&p->layers[i])) {
+            flop += 2.0 * s->cin * s->cout * (double)(s->volume > 1 ? pairs : voxels)[level];
         }
     }
     return flop;

@@ -132,14 +132,11 @@ SPIRA_API float network_random(uint32_t seed, uint64_t position) {
 SPIRA_API void network_weights(const spira::net_plan *plan, uint32_t seed, float *params) {
     int64_t steps = 0; // of the layers before
     for (int i = 0; i < plan->layer_count; ++i) {
-        if (!spira::net_is_conv(&plan->layers[i])) {
-            continue;
-        }
         const spira::conv_shape *s = &plan->step[i].shape;
         spira::net_params at = spira::net_params_of(plan, i);
         float terms = (float)(s->cin + s->cin2) * (1.0f + 0.5f * (float)(s->volume - 1));
         float reach = sqrtf(6.0f / terms);
-        for (int64_t p = at.weight; p < at.vectors; ++p) {
+        for (int64_t p = at.weight; at.weight >= 0 && p < at.vectors; ++p) {
             params[p] = reach * (2.0f * network_random(seed, (uint64_t)(p - steps)) - 1.0f);
         }
         const int64_t end = at.step < 0 ? at.end : at.step;

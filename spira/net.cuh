@@ -59,6 +59,15 @@ SPIRA_API status net_plan_device(const device_info *gpu, const net_layer *layers
         }
         SPIRA_TRY(net_scratch<W>(plan, net_part_fine, &fine_scratch));
     }
+    for (int stage = 1; stage <= plan->stages; ++stage) {
+        SPIRA_TRY(net_scratch<W>(plan, net_part_of(stage), &scratch));
+    }
+    for (int i = 0; i < count; ++i) {
+        size_t bytes = 0;
+        SPIRA_TRY(net_op_call(layers[i].op,
+                              [&](auto op) { return net_op_scratch<W>(op, plan, i, &bytes); }));
+        scratch = scratch < bytes ? bytes : scratch;
+    }
     SPIRA_TRY(net_plan_place(layout, scratch, fine_scratch, plan));
     SPIRA_TRY(net_check_strides<W>(plan));
     return net_place_loaded(plan);
@@ -168,8 +177,8 @@ SPIRA_API status net_load_stored(const net_plan *plan, const void *loaded, size_
     return status_success();
 }
 
-// Builds all coordinate sets and kernel maps of a plan (Spira paper: network-wide indexing): the
-// first half of net_run, for callers that time the halves.
+// Builds all coordinate sets and kernel maps of a plan (Spira paper: network-wide indexing), but
+// those that follow from features: the first half of net_run, for callers that time the halves.
 //
 // inputs   run: see net_run_args; features, loaded and side are not read
 // outputs  sets, layouts and, with limits.count_pairs, pair counts, in run->memory; run->trouble:
@@ -184,8 +193,9 @@ SPIRA_API status net_index(const device_info *gpu, const net_plan *plan, const n
     return net_index_part(plan, net_part_all, run, stream);
 }
 
-// Computes one layer after net_index and the layers that it reads. A fused layer is computed by
-// the layer that adds it: nothing is launched.
+// Computes one layer after net_index and the layers in front of it. A layer whose set follows from
+// features makes that set first, and what is made of it. A fused layer is computed by the layer
+// that adds it: nothing is launched.
 //
 // inputs   run: see net_run_args; side is not read
 template <typename W, numeric format = numeric_any>

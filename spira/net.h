@@ -12,15 +12,20 @@
 // which must come before it. Planning derives the coordinate sets and kernel maps, shares those
 // that agree, gives every array its place in one workspace, and names the layer at fault where
 // something does not fit. A run indexes first (all sets and maps) and then computes the features
-// (Spira paper: network-wide indexing).
+// (Spira paper: network-wide indexing). A set that follows from features is made before the first
+// layer on it, and with it all sets and maps that are made of it: by the count on the device, so
+// that a captured graph grows and prunes as each frame says.
 //
 // Coordinate sets are nodes of the graph. Each is derived from another one by a rule:
 //   floor      net_rule_floor with a stride: all layers at stride 4 share one set
 //   expanded   net_rule_expand, the rule of spconv's strided layers: shared by layers with the same
 //              source set, kernel size, stride, padding and dilation
 //   joined     net_join: the union of up to four sets, without one of the axes if wanted
-// A layer with stride 1 keeps its set, and a transposed one goes back to the finer set. Two sets of
-// one stride may differ. The extent of the input (limits.grid) bounds all sets that are expanded.
+//   pruned     net_prune: the voxels that features choose
+//   children   net_children: of half the stride, those that features choose, or all of them
+// Layers that choose alike by the same features share a set, too. A layer with stride 1 keeps its
+// set, and a transposed one goes back to the finer set, or on to the children. Two sets of one
+// stride may differ. The extent of the input (limits.grid) bounds all sets that are expanded.
 // Two-dimensional networks have an extent of 1 on the third axis.
 //
 // Capacities. limits.voxels is the capacity of the input set. The set that a run is given must have
@@ -28,6 +33,8 @@
 // The capacity of another set is that of the first layer whose set it is. Where that is 0,
 //   floor     have the capacity of the set that they are made of, and so have joins of one set
 //   expanded  may have more voxels than that: twice limits.voxels, and so have joins of more sets
+//   pruned    have the capacity of their source, or `most` for each of limits.batch
+//   children  eight times the capacity of their source: say how many there are
 // but no more than their inputs can touch, and than a known extent and batch size hold. (A lidar
 // scan grows by a tenth in a strided layer of spconv, isolated voxels grow by up to eight times:
 // net_layer.capacity is the place to say so.) A count that exceeds its capacity is clamped and

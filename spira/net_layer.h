@@ -43,6 +43,12 @@ enum net_op : int {
                  // voxels that agree are summed (join.h)
     net_dense,   // a dense map of the source (dense.h). No layer can read it
     net_product, // of two sources with the same set and channels, element by element
+    net_norm_layer, // LayerNorm over the channels of a row (norm.h)
+    net_norm_rms,   // RMSNorm
+    net_prune,      // the voxels of the source that the features of source2 choose (prune.h)
+    net_children,   // of each voxel, the children of half its stride that the 8 features of source2
+                    // choose, or all (subdivide.h). Channels go to them: child s has those of the
+                    // s-th eighth
 };
 
 // How a convolution or pooling derives its output set, unless it is transposed.
@@ -71,7 +77,7 @@ struct net_layer {
     net_op op;
     net_source source;  // what is read
     net_source source2; // convolutions: concatenated behind the first. Joins, products: a further
-                        // source
+                        // source. net_prune, net_children: the scores
     net_source source3, source4; // joins: further sources
     int channels;                // convolutions: of the output. The others keep their source's
     // Convolutions and pooling.
@@ -82,17 +88,26 @@ struct net_layer {
                      // layer came from. Of net_rule_expand: that layer has the same kernel
     net_rule rule;
     triple padding; // net_rule_expand: in voxels of the source
-    // Convolutions.
-    bool bias;           // adds a bias [channels]
-    bool norm;           // folded batch norm: scale [channels] and shift [channels]
+    // Convolutions and norms.
+    bool norm;           // folded batch norm, or gain: scale [channels] and shift [channels]
     net_source residual; // added before the activation
     activation act;
-    float slope; // of activation_leaky
+    float slope;   // of activation_leaky
+    float epsilon; // norms: above 0
+    // Convolutions.
+    bool bias; // adds a bias [channels]
     // Pairs of the layer's kernel map in a typical scan (net_limits.count_pairs counts them); 0:
     // unknown. They select the tuning record of the right density.
     int64_t pairs;
     join_axis axis;    // joins: the axis that is dropped
     dense_order order; // net_dense
+    // net_prune and net_children. A score that is NaN chooses nothing and is recorded.
+    float threshold; // scores above it choose
+    bool or_equal;   // and those that equal it
+    int channel;     // net_prune: the one of source2 that is the score
+    int32_t most;    // net_prune: so many of each batch element, those with the largest scores,
+                     // whatever the threshold (which must be 0). 0: no limit
+    int repeat;      // net_children: each channel so many times in a row; 0: once
     // Any layer.
     net_format format; // see net.h for what can be read and written together
     // The largest magnitude of the layer's features, where they are stored as int8: its scale is
@@ -145,6 +160,28 @@ SPIRA_API net_layer net_layer_product(const char *name, int source, int source2)
     return l;
 }
 
+// LayerNorm with gain and shift.
+SPIRA_API net_layer net_layer_norm(const char *name, int source, float epsilon) {
+    net_layer l = net_layer_make(name, net_norm_layer, source);
+    l.norm = true;
+    l.epsilon = epsilon;
+    return l;
+}
+
+// The voxels of a layer whose score, channel 0 of another one, is above 0.
+SPIRA_API net_layer net_layer_prune(const char *name, int source, int scores) {
+    net_layer l = net_layer_make(name, net_prune, source);
+    l.source2 = net_from(scores);
+    return l;
+}
+
+// The children whose scores are above 0. scores may be net_none: all children.
+SPIRA_API net_layer net_layer_children(const char *name, int source, int scores) {
+    net_layer l = net_layer_make(name, net_children, source);
+    l.source2 = net_from(scores);
+    return l;
+}
+
 // A dense map.
 SPIRA_API net_layer net_layer_dense(const char *name, int source) {
     return net_layer_make(name, net_dense, source);
@@ -163,6 +200,7 @@ struct net_limits {
     // The grid of the input: its voxels have coordinates origin .. origin + extent - 1. An extent
     // of 0 is no limit on that axis. Dense outputs require an extent on all axes.
     expand_grid grid;
+    triple stride;    // of the input set, by which the indices of the grid count; 0: 1
     int batch;        // batch indices are 0 .. batch - 1; 0: unknown. Dense outputs require it
     int channels;     // of the network's input
     numeric type;     // of the input, and of all layers without a format of their own

@@ -15,6 +15,8 @@ enum net_derivation : int {
     net_set_floor,    // floored to `stride`, from `base` or from a set between the two
     net_set_expanded, // by spconv's rule
     net_set_joined,   // the union of `source`, without an axis
+    net_set_pruned,   // the voxels of `parent` that scores choose
+    net_set_children, // children of half the stride of `parent`: those that scores choose, or all
 };
 
 // A coordinate set: a node of the graph. Layers share it exactly if they derive it alike.
@@ -30,9 +32,17 @@ struct net_set {
     join_axis axis;            // joined: the axis that was dropped, or join_axis_none
     int sources;               // joined: number of sources
     int source[join_sets_max]; // joined: sets
+    // pruned, children: of the layer
+    int scores; // its source2
+    float threshold;
+    bool or_equal;
+    int channel;
+    int32_t most;
+    int stage; // 0: made at the start of a run; else see net_step.opens
     int32_t capacity;
     size_t words, count; // bytes from the start of the workspace; set 0 belongs to the caller
-    size_t begin, order; // joined: of join_rows
+    size_t begin;        // joined: of join_rows
+    size_t order;        // joined: of join_rows; pruned, children: the source rows [capacity]
 };
 
 struct net_map {
@@ -42,6 +52,7 @@ struct net_map {
     bool kept;      // pooling and the host read the map itself
     bool ordered;   // some convolution reads it: the ordered layout is built (device plans)
     bool early;     // of the early part of the index (net/parts.h)
+    int stage;      // the later one of its sets'
     size_t map;     // [capacity, volume] if net_map_written; temporary unless `kept`
     size_t compact; // compact form if net_map_is_compact; temporary
     size_t order;   // ordered layout
@@ -51,6 +62,8 @@ struct net_map {
 struct net_step {
     int map; // or net_none: the identity
     int source_set, set;
+    int opens; // stage whose index is built before the layer, as its set follows from features:
+               // that set, all that are made of it, and their maps. 0: none
     conv_shape shape; // others than convolutions: volume and channels
     int channels;     // of the output; dense outputs: channels * depth
     numeric type;     // of the output
@@ -75,7 +88,7 @@ struct net_plan {
     word_layout layout;
     numeric input_type; // of the network's input: limits.type, or int8
     float input_scale;  // of int8; else 0
-    int sets, maps;
+    int sets, maps, stages;
     net_set set[net_sets_max];
     net_map map[net_maps_max];
     net_step step[net_layers_max];

@@ -59,8 +59,8 @@ SPIRA_API status net_plan_format(net_plan *p, int i) {
     if (l->op == net_dense || !net_wishes_i8(wishes)) {
         return status_success();
     }
-    if (l->op == net_product) {
-        return net_fault("a product that an int8 layer reads", i);
+    if (net_op_floats(l->op)) {
+        return net_fault("a layer whose operation has no int8, that an int8 layer reads", i);
     }
     step->type = numeric_i8;
     const bool own = net_members_of(l) & net_member_range;
@@ -108,9 +108,9 @@ SPIRA_API bool net_share_source(const net_layer *a, const net_layer *b) {
     return false;
 }
 
-// Whether a layer's features are floating point in any case: the network's input's and products'.
+// Whether a layer's features are floating point in any case.
 SPIRA_API bool net_is_float(const net_layer *layers, int layer) {
-    return layer == net_input || (layer >= 0 && layers[layer].op == net_product);
+    return layer == net_input || (layer >= 0 && net_op_floats(layers[layer].op));
 }
 
 // Makes those int8 layers of a table floating point again that share a source with a layer that
@@ -122,7 +122,7 @@ SPIRA_API void net_formats_settle(net_layer *layers, int count) {
             const net_layer *other = &layers[n / count];
             net_layer *l = &layers[n % count];
             const bool floats =
-                (net_is_conv(other) || other->op == net_product) && !net_is_i8(other);
+                (net_is_conv(other) || net_op_floats(other->op)) && !net_is_i8(other);
             if (floats && net_is_i8(l) && net_share_source(l, other)) {
                 l->format = net_format_same;
                 changed = true;
@@ -131,8 +131,8 @@ SPIRA_API void net_formats_settle(net_layer *layers, int count) {
     }
 }
 
-// Makes the convolutions of a table int8 layers, but those that read the network's input or a
-// product.
+// Makes the convolutions of a table int8 layers, but those that read the network's input or an
+// operation without int8.
 SPIRA_API void net_formats_i8(net_layer *layers, int count) {
     for (int i = 0; i < count; ++i) {
         net_layer *l = &layers[i];

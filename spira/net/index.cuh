@@ -9,6 +9,7 @@
 #include "../join.cuh"
 #include "../map.cuh"
 #include "../order.cuh"
+#include "../subdivide.cuh"
 #include "place.h"
 
 namespace spira {
@@ -47,11 +48,10 @@ SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) 
     net_run_args<W> none = {};
     none.input.capacity = p->set[0].capacity;
     order_request request[order_maps_max];
-    int begin, end;
-    net_part_sets(p, part, &begin, &end);
-    SPIRA_TRY(net_each_set(p, begin, end, &none, [=](net_set_args<W> *a, net_derivation by) {
+    SPIRA_TRY(net_each_set(p, part, &none, [=](net_set_args<W> *a, net_derivation by) {
         size_t bytes = 0;
-        SPIRA_TRY(by == net_set_expanded ? expand_workspace(&a->expand, &bytes)
+        SPIRA_TRY(by == net_set_expanded   ? expand_workspace(&a->expand, &bytes)
+                  : by == net_set_children ? subdivide_workspace(&a->children, &bytes)
                   : by == net_set_joined
                       ? join_workspace(&a->join, &bytes)
                       : downsample_workspace(a->floor.in, a->floor.out.capacity, &bytes));
@@ -73,12 +73,12 @@ SPIRA_API status net_index_sets(const net_plan *p, net_part part, const net_run_
                                 cudaStream_t stream) {
     void *scratch = (char *)run->memory + p->scratch;
     const size_t bytes = p->scratch_bytes;
-    int first, end;
-    net_part_sets(p, part, &first, &end);
-    return net_each_set(p, first, end, run, [=](net_set_args<W> *a, net_derivation by) {
+    return net_each_set(p, part, run, [=](net_set_args<W> *a, net_derivation by) {
         return by == net_set_expanded ? expand(&p->gpu, &a->expand, scratch, bytes, stream)
                : by == net_set_joined ? join(&a->join, scratch, bytes, stream)
-                                      : downsample(&p->gpu, &a->floor, scratch, bytes, stream);
+               : by == net_set_children // all of them: no scores
+                   ? subdivide<W, numeric_f32>(&a->children, scratch, bytes, stream)
+                   : downsample(&p->gpu, &a->floor, scratch, bytes, stream);
     });
 }
 
@@ -110,7 +110,8 @@ template <typename W>
 SPIRA_API status net_index_orders(const net_plan *p, net_part part, const net_run_args<W> *run,
                                   void *scratch, size_t scratch_bytes, cudaStream_t stream) {
     device_info gpu = p->gpu;
-    const bool alone = part == net_part_all || part == net_part_fine; // no layers run beside it
+    const bool alone = part == net_part_all || part == net_part_fine || // no layers run beside it
+                       part > net_part_stages;
     gpu.programmatic = gpu.programmatic && alone;
     order_request orders[order_maps_max];
     int first = 0;

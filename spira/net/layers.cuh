@@ -3,22 +3,42 @@
 #ifndef SPIRA_NET_LAYERS_CUH
 #define SPIRA_NET_LAYERS_CUH
 
+#include "index.cuh"
 #include "ops.h"
+#include "ops/children.cuh"
 #include "ops/conv.cuh"
 #include "ops/dense.cuh"
 #include "ops/join.cuh"
+#include "ops/norm.cuh"
 #include "ops/pool.cuh"
 #include "ops/product.cuh"
+#include "ops/prune.cuh"
 
 namespace spira {
 
-// Computes one layer. The arguments have been checked. A fused layer launches nothing.
+// Builds the index of the stage that a layer opens.
 template <numeric format, typename W>
-SPIRA_API status net_layer_start(const net_launch<W> *a) {
-    return a->plan->step[a->layer].fused_into != net_none
-               ? status_success()
-               : net_op_call(a->plan->layers[a->layer].op,
-                             [&](auto op) { return net_op_run<format>(op, a); });
+SPIRA_API status net_stage_start(const net_launch<W> *a) {
+    SPIRA_TRY(net_op_call(a->plan->layers[a->layer].op,
+                          [&](auto op) { return net_op_grow<format>(op, a); }));
+    const net_part part = net_part_of(a->plan->step[a->layer].opens);
+    return net_index_part(a->plan, part, a->run, a->stream);
+}
+
+// Computes one layer, after the index of the stage that it opens. The arguments have been checked.
+// A fused layer launches nothing.
+template <numeric format, typename W>
+SPIRA_API status net_layer_start(const net_launch<W> *args) {
+    net_launch<W> a = *args;
+    const net_step *step = &a.plan->step[a.layer];
+    if (step->opens) {
+        SPIRA_TRY(net_stage_start<format>(&a));
+        a.programmatic = false;
+    }
+    return step->fused_into != net_none ? status_success()
+                                        : net_op_call(a.plan->layers[a.layer].op, [&](auto op) {
+                                              return net_op_run<format>(op, &a);
+                                          });
 }
 
 // Computes layers [first, end). The first launch is not programmatic: what precedes it is no layer,

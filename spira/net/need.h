@@ -37,7 +37,7 @@ SPIRA_API status net_common_stride(const net_plan *p, triple *common) {
 // Whether a set can have voxels beyond the bounds of those that it is made of. One without an axis
 // can: its grid's origin need not be a coordinate of a voxel.
 SPIRA_API bool net_set_widens(const net_set *set) {
-    return set->by == net_set_expanded ||
+    return set->by == net_set_expanded || set->by == net_set_children ||
            (set->by == net_set_joined && set->axis != join_axis_none);
 }
 
@@ -69,6 +69,10 @@ SPIRA_API status net_need_bounds(const net_plan *p, word_need *need) {
         if (set->by == net_set_expanded) {
             const expand_rule rule = net_expand_rule(p, set);
             SPIRA_TRY(expand_need(&set->kernel, &rule, &bounds[s]));
+        }
+        if (set->by == net_set_children) {
+            const triple hi = bounds[s].hi, by = set->stride;
+            bounds[s].hi = triple_make(hi.x + by.x, hi.y + by.y, hi.z + by.z);
         }
         if (net_set_widens(set)) {
             net_set_bounds(set, &bounds[s].lo, &bounds[s].hi);

@@ -3,11 +3,14 @@
 #ifndef SPIRA_NET_OPS_H
 #define SPIRA_NET_OPS_H
 
+#include "ops/children.h"
 #include "ops/conv.h"
 #include "ops/dense.h"
 #include "ops/join.h"
+#include "ops/norm.h"
 #include "ops/pool.h"
 #include "ops/product.h"
+#include "ops/prune.h"
 
 namespace spira {
 
@@ -26,6 +29,13 @@ SPIRA_API auto net_op_call(net_op op, F f) {
         return f(net_op_dense());
     case net_product:
         return f(net_op_product());
+    case net_norm_layer:
+    case net_norm_rms:
+        return f(net_op_norm());
+    case net_prune:
+        return f(net_op_prune());
+    case net_children:
+        return f(net_op_children());
     }
     return f(net_op_unknown());
 }
@@ -37,6 +47,10 @@ SPIRA_API net_params net_params_of(const net_plan *p, int i) {
 
 SPIRA_API bool net_op_known(net_op op) {
     return net_op_call(op, [](auto o) { return (bool)decltype(o)::known; });
+}
+
+SPIRA_API bool net_op_floats(net_op op) {
+    return net_op_call(op, [](auto o) { return (bool)decltype(o)::floats; });
 }
 
 // Members that the operation of a layer has, of net_member.

@@ -11,8 +11,24 @@ namespace spira {
 // What one call of the index builder covers. With limits.overlap the index has two parts that can
 // be built at the same time: the maps of set 0 onto itself (fine), and everything else (coarse).
 // With limits.overlap_early the coarse part is divided: what the layers up to the second new set
-// need (early) comes before the rest (late).
-enum net_part : int { net_part_all, net_part_fine, net_part_coarse, net_part_early, net_part_late };
+// need (early) comes before the rest (late). All of that is known when a run starts. What follows
+// from features is a part for each stage (net_part_of): it is built between layers.
+enum net_part : int {
+    net_part_all,
+    net_part_fine,
+    net_part_coarse,
+    net_part_early,
+    net_part_late,
+    net_part_stages, // + stage, from 1
+};
+
+SPIRA_API net_part net_part_of(int stage) {
+    return (net_part)(net_part_stages + stage);
+}
+
+SPIRA_API int net_part_stage(net_part part) {
+    return part > net_part_stages ? part - net_part_stages : 0;
+}
 
 SPIRA_API bool net_map_is_fine(const net_map *m) {
     return m->source == 0 && m->outputs == 0;
@@ -20,6 +36,9 @@ SPIRA_API bool net_map_is_fine(const net_map *m) {
 
 SPIRA_API bool net_map_in(const net_map *m, net_part part) {
     const bool fine = net_map_is_fine(m);
+    if (m->stage != net_part_stage(part)) {
+        return false;
+    }
     switch (part) {
     case net_part_fine:
         return fine;
@@ -50,7 +69,7 @@ SPIRA_API int net_fine_layers(const net_plan *p) {
 SPIRA_API int net_early_layers(const net_plan *p) {
     const int fine = net_fine_layers(p);
     int i = fine;
-    if (!p->limits.overlap_early || p->sets < 3 || p->set[1].parent != 0 ||
+    if (!p->limits.overlap_early || p->sets < 3 || p->set[1].parent != 0 || p->set[1].stage ||
         fine == p->layer_count || p->step[fine].set != 1) {
         return fine;
     }
@@ -60,12 +79,15 @@ SPIRA_API int net_early_layers(const net_plan *p) {
     return i;
 }
 
-// The sets that a part makes: from *first on, before *end.
-SPIRA_API void net_part_sets(const net_plan *p, net_part part, int *first, int *end) {
-    *first = part == net_part_late ? 2 : 1;
-    *end = part == net_part_fine    ? 1
-           : part == net_part_early ? (p->sets < 2 ? p->sets : 2)
-                                    : p->sets;
+// Whether a part makes set s.
+SPIRA_API bool net_set_in(const net_plan *p, int s, net_part part) {
+    return s && p->set[s].stage == net_part_stage(part) && part != net_part_fine &&
+           (part != net_part_early || s == 1) && (part != net_part_late || s > 1);
+}
+
+// Whether a set follows from features.
+SPIRA_API bool net_set_grown(const net_set *set) {
+    return set->by == net_set_pruned || (set->by == net_set_children && set->scores != net_none);
 }
 
 // Marks the maps of the early part.

@@ -72,6 +72,8 @@ SPIRA_API void net_place_index(net_plan *p, workspace *w) {
         if (p->set[s].by == net_set_joined) {
             p->set[s].begin = net_take<int32_t>(w, (int64_t)p->set[s].capacity + 1);
             p->set[s].order = net_take<int32_t>(w, net_join_sources(p, &p->set[s]));
+        } else if (p->set[s].by == net_set_pruned || p->set[s].by == net_set_children) {
+            p->set[s].order = net_take<int32_t>(w, p->set[s].capacity);
         }
     }
     for (int m = 0; m < p->maps; ++m) {
@@ -94,30 +96,31 @@ SPIRA_API size_t net_feature_bytes(const net_plan *p, int i) {
     return (size_t)round_up(rows * step->channels * numeric_size(step->type), workspace_alignment);
 }
 
-// Gives the features of layer i the lowest place that is free from layer i to their last use.
-SPIRA_API void net_place_features(net_plan *p, int i, size_t base) {
-    net_step *step = &p->step[i];
+// Returns the lowest place from `base` on that is free where layer i begins, and raises the end of
+// the features to it.
+SPIRA_API size_t net_take_features(net_plan *p, int i, size_t bytes, size_t base) {
     size_t at = base;
-    step->features = base;
-    step->feature_bytes = 0;
-    if (step->fused_into != net_none) {
-        return;
-    }
-    step->feature_bytes = net_feature_bytes(p, i);
     for (bool moved = true; moved;) {
         moved = false;
         for (int j = 0; j < i; ++j) {
             const net_step *other = &p->step[j];
             if (other->last_use >= i && at < other->features + other->feature_bytes &&
-                other->features < at + step->feature_bytes) {
+                other->features < at + bytes) {
                 at = other->features + other->feature_bytes;
                 moved = true;
             }
         }
     }
-    step->features = at;
-    p->feature_bytes =
-        (size_t)max_of((int64_t)p->feature_bytes, (int64_t)(at + step->feature_bytes - base));
+    p->feature_bytes = (size_t)max_of((int64_t)p->feature_bytes, (int64_t)(at + bytes - base));
+    return at;
+}
+
+// Gives the features of layer i the lowest place that is free from layer i to their last use.
+SPIRA_API void net_place_features(net_plan *p, int i, size_t base) {
+    net_step *step = &p->step[i];
+    const bool fused = step->fused_into != net_none;
+    step->feature_bytes = fused ? 0 : net_feature_bytes(p, i);
+    step->features = fused ? base : net_take_features(p, i, step->feature_bytes, base);
 }
 
 SPIRA_API void net_place_temporary_part(net_plan *p, net_part part, workspace *w) {
@@ -161,6 +164,20 @@ SPIRA_API void net_place_temporary(net_plan *p) {
     }
 }
 
+// Places the temporary maps of the stages: beside the features that are there when a stage is
+// opened, in the place of later ones.
+SPIRA_API void net_place_stages(net_plan *p) {
+    for (int i = 0; i < p->layer_count; ++i) {
+        if (p->step[i].opens) {
+            const net_part part = net_part_of(p->step[i].opens);
+            workspace size = {nullptr, 0};
+            net_place_temporary_part(p, part, &size);
+            workspace w = {nullptr, net_take_features(p, i, size.used, p->index_bytes)};
+            net_place_temporary_part(p, part, &w);
+        }
+    }
+}
+
 // Places everything.
 //
 // scratch_bytes       of the index builders
@@ -186,16 +203,19 @@ SPIRA_API status net_plan_place(const word_layout *layout, size_t scratch_bytes,
         net_place_features(p, i, w.used);
     }
     net_place_temporary(p);
+    net_place_stages(p);
     p->workspace_bytes = p->index_bytes + p->feature_bytes;
     return status_success();
 }
 
-// The word layout must be fitted to every stride that sets are floored to.
+// The word layout must be fitted to every stride that sets are floored to, or divided from.
 template <typename W>
 SPIRA_API status net_check_strides(const net_plan *p) {
     for (int s = 1; s < p->sets; ++s) {
-        if (p->set[s].by == net_set_floor) {
-            SPIRA_TRY(downsample_layout_check<W>(&p->layout, p->set[s].stride));
+        const net_set *set = &p->set[s];
+        if (set->by == net_set_floor || set->by == net_set_children) {
+            const net_set *coarse = set->by == net_set_floor ? set : &p->set[set->parent];
+            SPIRA_TRY(downsample_layout_check<W>(&p->layout, coarse->stride));
         }
     }
     return status_success();

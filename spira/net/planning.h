@@ -49,14 +49,20 @@ SPIRA_API const char *net_foreign_member(const net_layer *l) {
         {net_member_kernel, l->transposed, "transposed (the operation has no kernel)"},
         {net_member_kernel, l->rule != net_rule_floor, "rule (the operation has no kernel)"},
         {net_member_kernel, net_triple_given(l->padding), "padding (the operation has no kernel)"},
-        {net_member_epilogue, l->bias, "bias (the operation has none)"},
+        {net_member_conv, l->bias, "bias (the operation has none)"},
         {net_member_epilogue, l->norm, "norm (the operation has none)"},
         {net_member_epilogue, l->residual.plus_two != 0, "residual (the operation has none)"},
         {net_member_epilogue, l->act != activation_none, "act (the operation has none)"},
         {net_member_epilogue, l->slope != 0, "slope (the operation has no activation)"},
-        {net_member_epilogue, l->pairs != 0, "pairs (the operation has no tuning records)"},
+        {net_member_epsilon, l->epsilon != 0, "epsilon (the operation has none)"},
+        {net_member_conv, l->pairs != 0, "pairs (the operation has no tuning records)"},
         {net_member_axis, l->axis != join_axis_none, "axis (the operation has none)"},
         {net_member_order, l->order != dense_channels_first, "order (the operation has none)"},
+        {net_member_choice, l->threshold != 0, "threshold (the operation has none)"},
+        {net_member_choice, l->or_equal, "or_equal (the operation has no threshold)"},
+        {net_member_prune, l->channel != 0, "channel (the operation has none)"},
+        {net_member_prune, l->most != 0, "most (the operation has none)"},
+        {net_member_repeat, l->repeat != 0, "repeat (the operation has none)"},
         {net_member_range, l->range != 0, "range (the operation has its source's, or none)"},
     };
     const unsigned has = net_members_of(l);
@@ -100,6 +106,13 @@ SPIRA_API status net_check_grid(const expand_grid *grid, int batch) {
     return size_check(batch, 0, 1 << 20, "limits.batch");
 }
 
+SPIRA_API status net_check_stride(triple stride) {
+    for (int a = 0; net_triple_given(stride) && a < 3; ++a) {
+        SPIRA_TRY(status_on_axis(size_check(triple_at(stride, a), 1, 1 << 20, "limits.stride"), a));
+    }
+    return status_success();
+}
+
 SPIRA_API status net_check_limits(const net_limits *limits) {
     SPIRA_TRY(capacity_check(limits->voxels, "limits.voxels"));
     SPIRA_TRY(size_check(limits->channels, 1, conv_channels_max, "limits.channels"));
@@ -112,6 +125,7 @@ SPIRA_API status net_check_limits(const net_limits *limits) {
                       limits->shortcuts <= net_shortcuts_apart,
                   status_unsupported, "limits.shortcuts", limits->shortcuts);
     SPIRA_TRY(net_check_grid(&limits->grid, limits->batch));
+    SPIRA_TRY(net_check_stride(limits->stride));
     SPIRA_TRY(size_check(limits->record_count, 0, INT64_MAX, "limits.record_count"));
     SPIRA_REQUIRE(limits->records || !limits->record_count, status_null_pointer, "limits.records",
                   0);
@@ -139,6 +153,7 @@ SPIRA_API status net_add_map(net_plan *p, int layer, const kernel_shape *kernel,
     m->kernel = *kernel;
     m->volume = kernel_volume(kernel);
     m->kept = !p->device;
+    m->stage = (int)max_of(p->set[m->source].stage, p->set[m->outputs].stage);
     return status_success();
 }
 
@@ -280,7 +295,7 @@ SPIRA_API status net_plan_begin(const net_layer *layers, int count, const net_li
     p->limits.record_count = 0;
     p->device = device;
     p->sets = 1;
-    p->set[0].stride = triple_make(1, 1, 1);
+    p->set[0].stride = net_triple_given(limits->stride) ? limits->stride : triple_make(1, 1, 1);
     p->set[0].grid = limits->grid;
     p->set[0].capacity = limits->voxels;
     return status_success();

@@ -4,8 +4,8 @@
 #ifndef SPIRA_NET_SETS_H
 #define SPIRA_NET_SETS_H
 
-#include "../downsample.h"
-#include "read.h"
+#include "../subdivide.h"
+#include "parts.h"
 
 namespace spira {
 
@@ -38,7 +38,10 @@ SPIRA_API bool net_find_alike(const net_plan *p, const net_set *node, int *set) 
                      triple_equal(s->kernel.size, node->kernel.size) &&
                      triple_equal(s->kernel.dilation, node->kernel.dilation) &&
                      triple_equal(s->ratio, node->ratio) &&
-                     triple_equal(s->padding, node->padding) && s->sources == node->sources;
+                     triple_equal(s->padding, node->padding) && s->sources == node->sources &&
+                     s->scores == node->scores && s->threshold == node->threshold &&
+                     s->or_equal == node->or_equal && s->channel == node->channel &&
+                     s->most == node->most;
         for (int n = 0; alike && n < node->sources; ++n) {
             alike = s->source[n] == node->source[n];
         }
@@ -49,6 +52,15 @@ SPIRA_API bool net_find_alike(const net_plan *p, const net_set *node, int *set) 
     return false;
 }
 
+// The stage of a set that is made of others: the latest of theirs.
+SPIRA_API int net_stage_of(const net_plan *p, const net_set *node) {
+    int stage = p->set[node->parent].stage;
+    for (int n = 0; n < node->sources; ++n) {
+        stage = (int)max_of(stage, p->set[node->source[n]].stage);
+    }
+    return stage;
+}
+
 // Adds the set of a layer. standard: its capacity where the layer gives none.
 SPIRA_API status net_add_set(net_plan *p, int layer, const net_set *node, int64_t standard,
                              int *set) {
@@ -56,8 +68,10 @@ SPIRA_API status net_add_set(net_plan *p, int layer, const net_set *node, int64_
         return net_fault("too many coordinate sets", layer);
     }
     const int32_t wanted = p->layers[layer].capacity;
+    const int stage = net_stage_of(p, node);
     *set = p->sets++;
     p->set[*set] = *node;
+    p->set[*set].stage = stage;
     p->set[*set].capacity = wanted ? wanted : (int32_t)min_of(standard, INT32_MAX / 2);
     return status_success();
 }
@@ -116,7 +130,7 @@ SPIRA_API status net_add_floor(net_plan *p, int i, triple stride, int *set) {
                        triple_at(&node.grid.extent, a));
     }
     node.by = net_set_floor;
-    node.base = from->base;
+    node.parent = node.base = from->base;
     SPIRA_TRY(net_add_set(p, i, &node, p->set[from->base].capacity, set));
     p->set[*set].parent = net_set_parent(p, *set);
     return status_success();
@@ -163,13 +177,19 @@ SPIRA_API bool net_is_partner(const net_layer *l, const net_set *set) {
 
 SPIRA_API status net_inverse_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
-    const net_set *from = &p->set[p->step[i].source_set];
+    const int source = p->step[i].source_set;
+    const net_set *from = &p->set[source];
     const triple by = l->stride, s = from->stride;
     *set = net_none;
     if (from->by == net_set_expanded) {
         *set = net_is_partner(l, from) ? from->parent : (int)net_none;
     } else if (s.x % by.x == 0 && s.y % by.y == 0 && s.z % by.z == 0) {
         *set = net_find_floor(p, from->base, triple_make(s.x / by.x, s.y / by.y, s.z / by.z));
+    }
+    for (int s = 0; *set < 0 && s < p->sets; ++s) {
+        const bool child = p->set[s].by == net_set_children && p->set[s].parent == source;
+        *set =
+            child && triple_equal(triple_multiply(p->set[s].stride, by), from->stride) ? s : *set;
     }
     return *set < 0 ? net_fault("an inverse layer with no partner", i) : status_success();
 }
@@ -208,28 +228,102 @@ SPIRA_API join_args<W> net_join_args(const net_plan *p, int s, const net_run_arg
     return args;
 }
 
-// The arguments of the function that makes a set: of the three, those that its `by` names.
+// ---- sets from features -------------------------------------------------------------------------
+
+SPIRA_API int32_t *net_set_rows(const net_set *set, void *memory) {
+    return (int32_t *)((char *)memory + set->order);
+}
+
+// What chooses the voxels of a pruned set or of children; memory: null for the sizes alone.
+template <typename W>
+SPIRA_API row_choice net_choice(const net_plan *p, const net_set *set, const net_run_args<W> *run) {
+    row_choice c = {};
+    if (set->scores != net_none) {
+        c.scores = net_features_of(p, set->scores, run->features, run->memory);
+        c.type = net_type_of(p, set->scores);
+        c.channels = net_source_channels(p, set->scores);
+        c.threshold = set->threshold;
+        c.or_equal = set->or_equal;
+    }
+    return c;
+}
+
+template <typename W>
+SPIRA_API prune_args<W> net_prune_args(const net_plan *p, int s, const net_run_args<W> *run) {
+    const net_set *set = &p->set[s];
+    prune_args<W> args = {};
+    args.in = net_voxels(p, set->parent, run->input, run->memory);
+    args.choice = net_choice(p, set, run);
+    args.channel = set->channel;
+    args.out = net_voxels(p, s, run->input, run->memory);
+    args.source = net_set_rows(set, run->memory);
+    args.trouble = run->trouble;
+    return args;
+}
+
+template <typename W>
+SPIRA_API subdivide_args<W> net_children_args(const net_plan *p, int s,
+                                              const net_run_args<W> *run) {
+    const net_set *set = &p->set[s];
+    subdivide_args<W> args = {};
+    args.layout = &p->layout;
+    args.in = net_voxels(p, set->parent, run->input, run->memory);
+    args.stride = p->set[set->parent].stride;
+    args.choice = net_choice(p, set, run);
+    args.out = net_voxels(p, s, run->input, run->memory);
+    args.source = net_set_rows(set, run->memory);
+    args.trouble = run->trouble;
+    return args;
+}
+
+// Finds or adds the set of a layer that chooses voxels. standard: see net_add_set. A new set that
+// follows from features opens a stage.
+SPIRA_API status net_chosen_set(net_plan *p, int i, net_set *node, int64_t standard, int *set) {
+    const net_layer *l = &p->layers[i];
+    node->parent = p->step[i].source_set;
+    node->base = p->sets;
+    node->scores = net_number(l->source2);
+    node->threshold = l->threshold;
+    node->or_equal = l->or_equal;
+    if (net_find_alike(p, node, set)) {
+        return status_success();
+    }
+    SPIRA_TRY(net_add_set(p, i, node, standard, set));
+    if (net_set_grown(node)) {
+        p->set[*set].stage = p->step[i].opens = ++p->stages;
+    }
+    return status_success();
+}
+
+// ---- making sets --------------------------------------------------------------------------------
+
+// The arguments of the function that makes a set: of them, those that its `by` names.
 template <typename W>
 struct net_set_args {
     expand_rule rule;
     expand_args<W> expand; // points to `rule`
     join_args<W> join;
+    subdivide_args<W> children;
     downsample_args<W> floor;
 };
 
-// Calls f(its arguments, its `by`) for the sets first .. end - 1, in order, until one fails. run:
-// with the capacity of the input alone where sizes are asked for.
+// Calls f(its arguments, its `by`) for the sets of a part, in order, until one fails. Sets that
+// follow from features are left to the layers that open their stages. run: with the capacity of the
+// input alone where sizes are asked for.
 template <typename W, typename F>
-SPIRA_API status net_each_set(const net_plan *p, int first, int end, const net_run_args<W> *run,
-                              F f) {
-    for (int s = first; s < end; ++s) {
+SPIRA_API status net_each_set(const net_plan *p, net_part part, const net_run_args<W> *run, F f) {
+    for (int s = 1; s < p->sets; ++s) {
         const net_set *set = &p->set[s];
+        if (!net_set_in(p, s, part) || net_set_grown(set)) {
+            continue;
+        }
         const voxel_set<W> from = net_voxels(p, set->parent, run->input, run->memory);
         const voxel_set<W> to = net_voxels(p, s, run->input, run->memory);
         net_set_args<W> a;
         a.rule = net_expand_rule(p, set);
         a.expand = {&p->layout, &set->kernel, &a.rule, from, to, run->trouble};
         a.join = net_join_args(p, s, run);
+        a.children = net_children_args(p, s, run);
         a.floor = {&p->layout, from, p->set[set->parent].stride, set->stride, to, run->trouble};
         SPIRA_TRY(f(&a, set->by));
     }

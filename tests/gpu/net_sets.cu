@@ -9,7 +9,7 @@ using namespace nets;
 
 namespace {
 
-const char *const names[] = {"encoder", "flat", "mixed"};
+const char *const names[] = {"encoder", "flat", "mixed", "grown"};
 
 template <typename W>
 void check_sets(const char *name, numeric format, int32_t voxels, uint64_t seed) {

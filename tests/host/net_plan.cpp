@@ -20,7 +20,7 @@ TEST(net_plan_names_the_layer_at_fault) {
             FAULT(3, "stride.z", l[3].stride.z = 0), FAULT(1, "stride.y", l[1].stride.y = -2),
             FAULT(1, "stride.y", l[1].stride.y = 1 << 21),
             FAULT(2, "dilation.z", l[2].dilation.z = 0),
-            FAULT(0, "operation", l[0].op = (net_op)(net_product + 1)),
+            FAULT(0, "operation", l[0].op = (net_op)(net_children + 1)),
             FAULT(2, "operation", l[2].op = (net_op)-1), FAULT(0, "channels", l[0].channels = 0),
             FAULT(1, "channels", l[1].channels = -1), FAULT(1, "capacity", l[1].capacity = -1),
             FAULT(0, "capacity", l[0].capacity = 99), FAULT(1, "pairs", l[1].pairs = -1),
@@ -48,12 +48,15 @@ TEST(net_plan_names_the_layer_at_fault) {
 TEST(net_plan_refuses_members_of_other_operations) {
     const int conv = 1 << net_conv, pools = 1 << net_pool_max | 1 << net_pool_average;
     const int join = 1 << net_join, dense = 1 << net_dense, product = 1 << net_product;
+    const int norms = 1 << net_norm_layer | 1 << net_norm_rms, prune = 1 << net_prune;
+    const int children = 1 << net_children;
     const struct {
         const char *name;
         int operations; // that have it
         void (*give)(net_layer *l);
     } members[] = {
-        {"source2", conv | join | product, [](net_layer *l) { l->source2 = net_from(0); }},
+        {"source2", conv | join | product | prune | children,
+         [](net_layer *l) { l->source2 = net_from(0); }},
         {"source3", join, [](net_layer *l) { l->source3 = net_from(0); }},
         {"source4", join, [](net_layer *l) { l->source4 = net_from(net_input); }},
         {"channels", conv, [](net_layer *l) { l->channels = 8; }},
@@ -64,9 +67,15 @@ TEST(net_plan_refuses_members_of_other_operations) {
         {"rule", conv | pools, [](net_layer *l) { l->rule = net_rule_expand; }},
         {"padding", conv | pools, [](net_layer *l) { l->padding.x = 1; }},
         {"bias", conv, [](net_layer *l) { l->bias = true; }},
-        {"norm", conv, [](net_layer *l) { l->norm = true; }},
-        {"residual", conv, [](net_layer *l) { l->residual = net_from(0); }},
-        {"act", conv, [](net_layer *l) { l->act = activation_relu; }},
+        {"norm", conv | norms, [](net_layer *l) { l->norm = true; }},
+        {"epsilon", norms, [](net_layer *l) { l->epsilon = 1; }},
+        {"threshold", prune, [](net_layer *l) { l->threshold = 1; }},
+        {"or_equal", prune | children, [](net_layer *l) { l->or_equal = true; }},
+        {"channel", prune, [](net_layer *l) { l->channel = 1; }},
+        {"most", prune, [](net_layer *l) { l->most = 1; }},
+        {"repeat", children, [](net_layer *l) { l->repeat = 1; }},
+        {"residual", conv | norms, [](net_layer *l) { l->residual = net_from(0); }},
+        {"act", conv | norms, [](net_layer *l) { l->act = activation_relu; }},
         {"slope", 0, [](net_layer *l) { l->slope = 1; }},
         {"pairs", conv, [](net_layer *l) { l->pairs = 1; }},
         {"axis", join, [](net_layer *l) { l->axis = join_axis_x; }},
@@ -77,9 +86,13 @@ TEST(net_plan_refuses_members_of_other_operations) {
                               net_layer_pool("", net_pool_average, 0, 2, 2),
                               net_layer_join("", 0, net_none),
                               net_layer_dense("", 0),
-                              net_layer_product("", 0, 0)};
+                              net_layer_product("", 0, 0),
+                              net_layer_norm("", 0, 1e-5f),
+                              net_layer_prune("", 0, 0),
+                              net_layer_children("", 0, net_none)};
     net_limits limits = limits_make(100, 4);
     limits.grid.extent = {20, 20, 20};
+    limits.stride = {2, 2, 2};
     limits.batch = 1;
     for (const net_layer &base : good) {
         net_plan plan;

@@ -101,12 +101,12 @@ reference_net_run<W> run_judged(const host_run<W> *r) {
     reference_net_run<W> j;
     j.net = r->net;
     j.plan = r->plan.get();
-    j.sets = reference_net_index(j.plan, r->input.words, *r->input.count);
     j.params = r->params.data();
     j.feature[0] = r->features.data();
     for (int i = 0; i < r->net->count; ++i) {
         j.feature[1 + i] = r->memory + r->plan->step[i].features;
     }
+    j.sets = reference_net_index(j.plan, r->input.words, *r->input.count, j.feature);
     return j;
 }
 
@@ -196,6 +196,15 @@ TEST(net_host_product) {
     network n;
     tables::network_gated(&n);
     check_network<uint32_t>(&n, 700, 1000, 1);
+}
+
+TEST(net_host_sets_from_features) {
+    network n;
+    tables::network_grown(&n);
+    for (int32_t count : {0, 1, 33, 700}) {
+        check_network<uint32_t>(&n, count, 800, 1 + (uint64_t)count);
+    }
+    check_network<uint64_t>(&n, 700, 700, 2);
 }
 
 TEST(net_host_known_networks) {

@@ -9,19 +9,23 @@
 namespace nets {
 
 // Nothing has been written to bytes [from, end) of the workspace but by maps that stood there
-// before the features; those follow each other.
+// before the features.
 template <typename W>
 bool spare_bytes_untouched(const device_net<W> *d, const result<W> &r, int64_t from, int64_t end) {
     const net_plan *p = d->plan.get();
+    std::vector<std::pair<int64_t, int64_t>> maps; // of a stage: in the place of later features
     bool good = true;
     for (int m = 0; m < p->maps; ++m) {
         const net_map *map = &p->map[m];
         if (!map->kept && net_map_written(p, map)) {
             int64_t entries = (int64_t)r.words[map->outputs].size() * map->volume;
-            int64_t first = (int64_t)map->map, last = first + entries * (int64_t)sizeof(int32_t);
-            good = device_untouched(d->memory, from, std::min(end, first)) && good;
-            from = std::max(from, last);
+            maps.push_back({map->map, (int64_t)map->map + entries * (int64_t)sizeof(int32_t)});
         }
+    }
+    std::sort(maps.begin(), maps.end());
+    for (const auto &map : maps) {
+        good = device_untouched(d->memory, from, std::min(end, map.first)) && good;
+        from = std::max(from, map.second);
     }
     return device_untouched(d->memory, from, end) && good;
 }

@@ -79,6 +79,51 @@ using namespace spira;
     networks::network_conv(n, "out", square, 8, 3, 1);
 }
 
+// Sets from features: pruned by a threshold, divided, pruned to the largest; floors and unions of
+// such sets, and the way from parents to children.
+[[maybe_unused]] static void network_grown(network *n) {
+    networks::network_begin(n, 3);
+    int at = networks::network_conv(n, "in", net_input, 16, 3, 1);
+    const int score = networks::network_add(n, "score", net_layer_conv("", at, 2, 1, 1));
+    const int kept = networks::network_add(n, "kept", net_layer_prune("", at, score));
+    n->layers[kept].channel = 1;
+    n->layers[kept].threshold = -0.25f;
+    n->layers[kept].or_equal = true;
+    at = networks::network_add(n, "norm", net_layer_norm("", kept, 1e-5f));
+    n->layers[at].act = activation_silu;
+    n->layers[at].residual = net_from(kept);
+    at = networks::network_conv(n, "floor", at, 16, 2, 2);
+    const int down = networks::network_add(n, "down", net_layer_prune("", at, at));
+    n->layers[down].threshold = 0.125f;
+    const int logits = networks::network_add(n, "logits", net_layer_conv("", down, 8, 3, 1));
+    const int wide = networks::network_conv(n, "wide", down, 40, 3, 1);
+    const int child = networks::network_add(n, "child", net_layer_children("", wide, logits));
+    at = networks::network_add(n, "rms", net_layer_norm("", child, 1e-6f));
+    n->layers[at].op = net_norm_rms;
+    n->layers[at].norm = false;
+    const int skip = networks::network_add(n, "skip", net_layer_children("", down, logits));
+    n->layers[skip].repeat = 3;
+    at = networks::network_conv(n, "among", at, 6, 3, 1);
+    n->layers[at].residual = net_from(skip);
+    const int up = networks::network_conv(n, "up", down, 5, 2, 2);
+    n->layers[up].transposed = true;
+    const int few = networks::network_add(n, "few", net_layer_prune("", at, up));
+    n->layers[few].most = 70;
+    n->layers[few].channel = 4;
+    const int low = networks::network_conv(n, "low", few, 6, 3, 2);
+    const int all = networks::network_add(n, "all", net_layer_children("", wide, net_none));
+    const int both = networks::network_add(n, "both", net_layer_join("", all, all));
+    n->layers[both].source2 = {};
+    n->layers[both].axis = join_axis_z;
+    const int back = networks::network_conv(n, "back", low, 6, 2, 2);
+    n->layers[back].transposed = true;
+    n->layers[back].residual = net_from(few);
+    networks::network_add(n, "union", net_layer_join("", back, at));
+    networks::network_add(n, "again", net_layer_prune("", kept, kept));
+    at = networks::network_conv(n, "of the input", net_input, 6, 3, 2);
+    networks::network_conv(n, "end", back, 8, 3, 1);
+}
+
 } // namespace tables
 
 #endif

@@ -54,10 +54,10 @@ inline void network_named(const char *name, network *n) {
     static const struct {
         const char *name;
         void (*make)(network *n);
-    } small[] = {{"fine", network_fine},          {"strided", network_strided},
-                 {"pooled", network_pooled},      {"encoder", tables::network_encoder},
-                 {"flat", tables::network_flat},  {"mixed", tables::network_mixed},
-                 {"gated", tables::network_gated}};
+    } small[] = {{"fine", network_fine},           {"strided", network_strided},
+                 {"pooled", network_pooled},       {"encoder", tables::network_encoder},
+                 {"flat", tables::network_flat},   {"mixed", tables::network_mixed},
+                 {"gated", tables::network_gated}, {"grown", tables::network_grown}};
     if (networks::network_make(name, n)) {
         return;
     }
@@ -403,11 +403,12 @@ reference_net_run<W> result_judged(const device_net<W> *d, const result<W> *r) {
     reference_net_run<W> j;
     j.net = d->net;
     j.plan = d->plan.get();
-    j.sets = reference_net_index(j.plan, r->words[0].data(), (int32_t)r->words[0].size());
     j.params = d->params.data();
     for (int i = 0; i <= d->net->count; ++i) {
         j.feature[i] = r->features[i].empty() ? (const void *)none : r->features[i].data();
     }
+    j.sets =
+        reference_net_index(j.plan, r->words[0].data(), (int32_t)r->words[0].size(), j.feature);
     return j;
 }
 
@@ -420,6 +421,7 @@ void check_result(const device_net<W> *d, const frame *f, const result<W> &r) {
     CHECK(r.words[0] == input.words);
     REQUIRE(CHECK_EQUAL(r.words[0].size(), input.words.size()));
     CHECK(r.features[0] == input.features);
+    REQUIRE(p->limits.keep_all || !p->stages);
     reference_net_run<W> judged = result_judged(d, &r);
     bool sets_good = true;
     for (int s = 0; s < p->sets; ++s) {

@@ -102,6 +102,9 @@ SPIRA_API spira::triple reference_net_stride(const spira::net_layer *layers, int
     }
     const spira::net_layer *l = &layers[layer];
     spira::triple s = reference_net_stride(layers, spira::net_number(l->source)), by = l->stride;
+    if (l->op == spira::net_children) {
+        return {s.x / 2, s.y / 2, s.z / 2};
+    }
     if (!by.x) {
         return s; // no kernel
     }
@@ -110,11 +113,14 @@ SPIRA_API spira::triple reference_net_stride(const spira::net_layer *layers, int
 }
 
 SPIRA_API int reference_net_channels(const networks::network *n, int layer) {
-    return layer == spira::net_input ? n->input_channels
-           : layer < 0               ? 0
-           : n->layers[layer].op == spira::net_conv
-               ? n->layers[layer].channels
-               : reference_net_channels(n, spira::net_number(n->layers[layer].source));
+    if (layer < 0) {
+        return layer == spira::net_input ? n->input_channels : 0;
+    }
+    const spira::net_layer *l = &n->layers[layer];
+    const int from = reference_net_channels(n, spira::net_number(l->source));
+    return l->op == spira::net_conv       ? l->channels
+           : l->op == spira::net_children ? from / 8 * std::max(l->repeat, 1)
+                                          : from;
 }
 
 // A random network of `count` layers that fits together.
@@ -193,7 +199,8 @@ SPIRA_API bool reference_net_floors(const networks::network *n) {
     for (int i = 0; i < n->count; ++i) {
         const spira::net_layer *l = &n->layers[i];
         floors = floors && l->rule == spira::net_rule_floor && l->op != spira::net_join &&
-                 l->op != spira::net_dense;
+                 l->op != spira::net_dense && l->op != spira::net_prune &&
+                 l->op != spira::net_children;
     }
     return floors;
 }
@@ -212,6 +219,53 @@ struct reference_net_sets {
     std::vector<W> set[spira::net_sets_max]; // cut off at the capacity
     int64_t needed;                          // the largest that was cut off, or 0
 };
+
+// A set that follows from features, voxel by voxel. feature: see reference_net_run
+template <typename W>
+SPIRA_API void reference_net_grow(const spira::net_plan *p, int s, const void *const *feature,
+                                  reference_net_sets<W> *r) {
+    const spira::net_set *set = &p->set[s];
+    const std::vector<W> &from = r->set[set->parent];
+    const spira::triple half = set->stride;
+    const auto batch_of = [&](size_t i) { return spira::word_unpack(&p->layout, from[i]).batch; };
+    const auto score = [&](size_t i, int channel) {
+        const int64_t at = (int64_t)i * spira::net_source_channels(p, set->scores) + channel;
+        return spira::numeric_load(spira::net_type_of(p, set->scores), feature[1 + set->scores],
+                                   at);
+    };
+    const auto takes = [&](float x) {
+        return x > set->threshold || (set->or_equal && x == set->threshold);
+    };
+    std::vector<W> &out = r->set[s];
+    for (size_t i = 0; i < from.size(); ++i) {
+        if (set->by == spira::net_set_children) {
+            for (int c = 0; c < 8; ++c) {
+                spira::voxel v = spira::word_unpack(&p->layout, from[i]);
+                v.x += c & 1 ? half.x : 0;
+                v.y += c & 2 ? half.y : 0;
+                v.z += c & 4 ? half.z : 0;
+                if (set->scores == spira::net_none || takes(score(i, c))) {
+                    out.push_back(spira::word_pack<W>(&p->layout, v));
+                }
+            }
+            continue;
+        }
+        const float own = score(i, set->channel);
+        int32_t better = 0;
+        for (size_t o = 0; set->most && o < from.size(); ++o) {
+            const float other = score(o, set->channel);
+            better += batch_of(o) == batch_of(i) && (other > own || (other == own && o < i));
+        }
+        if (set->most ? better < set->most && own == own : takes(own)) {
+            out.push_back(from[i]);
+        }
+    }
+    std::sort(out.begin(), out.end());
+    if ((int64_t)out.size() > set->capacity) {
+        r->needed = std::max(r->needed, (int64_t)out.size());
+        out.resize((size_t)set->capacity);
+    }
+}
 
 // A set that is no floor, by the host loops. In exactly its capacity.
 template <typename W>
@@ -258,14 +312,20 @@ SPIRA_API void reference_net_derive(const spira::net_plan *p, int s, reference_n
     r->set[s] = out;
 }
 
+// feature: of the layers, see reference_net_run; null where no set follows from them
 template <typename W>
 SPIRA_API reference_net_sets<W> reference_net_index(const spira::net_plan *p, const W *words,
-                                                    int32_t count) {
+                                                    int32_t count,
+                                                    const void *const *feature = nullptr) {
     reference_net_sets<W> r;
     r.needed = 0;
     for (int s = 0; s < p->sets; ++s) {
         const spira::triple by = p->set[s].stride;
         std::vector<W> &set = r.set[s];
+        if (p->set[s].by == spira::net_set_pruned || p->set[s].by == spira::net_set_children) {
+            reference_net_grow(p, s, feature, &r);
+            continue;
+        }
         if (s && p->set[s].by != spira::net_set_floor) {
             reference_net_derive(p, s, &r);
             continue;
@@ -309,6 +369,10 @@ SPIRA_API std::vector<int32_t> reference_net_map(const networks::network *n,
 
 // ---- features -----------------------------------------------------------------------------------
 
+SPIRA_API bool reference_net_is_norm(const spira::net_layer *l) {
+    return l->op == spira::net_norm_layer || l->op == spira::net_norm_rms;
+}
+
 // Where the parameters of a layer start: weights, bias, scale, shift, step, those that it has.
 SPIRA_API spira::net_params reference_net_params(const networks::network *n, int layer) {
     spira::net_params at = {};
@@ -329,6 +393,11 @@ SPIRA_API spira::net_params reference_net_params(const networks::network *n, int
             at.end += l->norm ? l->channels : 0;
             at.step = l->format == spira::net_format_i8 ? at.end : -1;
             at.end += at.step >= 0 ? l->channels : 0;
+        } else if (reference_net_is_norm(l) && l->norm) {
+            const int channels = reference_net_channels(n, i);
+            at.scale = at.end;
+            at.shift = at.end + channels;
+            at.end += 2 * channels;
         }
     }
     return at;
@@ -577,14 +646,111 @@ SPIRA_API reference_verdict reference_net_multiplied(const reference_net_run<W> 
     return worst;
 }
 
+// Rows of voxels that features have chosen: copies, found by their coordinates.
+template <typename W>
+SPIRA_API reference_verdict reference_net_chosen(const reference_net_run<W> *run, int layer) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    const spira::net_plan *p = run->plan;
+    const int source = spira::net_number(l->source), own = p->step[layer].set;
+    const std::vector<W> &from = run->sets.set[reference_net_set_of(run->net, p, source)],
+                         &to = run->sets.set[own];
+    const std::vector<float> in = reference_net_floats(run, source),
+                             got = reference_net_floats(run, layer);
+    const bool divided = l->op == spira::net_children;
+    const spira::triple s = p->set[own].stride;
+    const int channels = reference_net_channels(run->net, layer), repeat = std::max(l->repeat, 1);
+    reference_verdict worst = {-1, 0, 0, 0, 0};
+    for (size_t i = 0; i < to.size(); ++i) {
+        spira::voxel v = spira::word_unpack(&p->layout, to[i]);
+        const int x = divided ? (v.x / s.x) & 1 : 0, y = divided ? (v.y / s.y) & 1 : 0,
+                  z = divided ? (v.z / s.z) & 1 : 0;
+        v.x -= x * s.x;
+        v.y -= y * s.y;
+        v.z -= z * s.z;
+        const W word = spira::word_pack<W>(&p->layout, v);
+        const int64_t row = std::lower_bound(from.begin(), from.end(), word) - from.begin();
+        for (int c = 0; c < channels; ++c) {
+            const int64_t at =
+                divided ? (8 * row + x + 2 * y + 4 * z) * (channels / repeat) + c / repeat
+                        : row * channels + c;
+            const float wanted = in[(size_t)at], value = got[i * (size_t)channels + (size_t)c];
+            if (value != wanted && !(worst.ratio > 0)) {
+                worst = {INFINITY, (int64_t)i * channels + c, (double)value, (double)wanted, 0};
+            }
+        }
+    }
+    return worst;
+}
+
+// One row of a norm in double, its values and their bounds.
+template <typename W>
+SPIRA_API void reference_net_norm_row(const reference_net_run<W> *run, int layer, const float *in,
+                                      double *value, double *bound) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    const spira::net_params at = reference_net_params(run->net, layer);
+    const int channels = reference_net_channels(run->net, layer);
+    double mean = 0, squares = 0, largest = 0;
+    for (int c = 0; c < channels && l->op == spira::net_norm_layer; ++c) {
+        mean += (double)in[c] / channels;
+    }
+    for (int c = 0; c < channels; ++c) {
+        squares += ((double)in[c] - mean) * ((double)in[c] - mean) / channels;
+        largest = std::max(largest, fabs((double)in[c]));
+    }
+    const double scale = 1 / sqrt(squares + (double)l->epsilon);
+    for (int c = 0; c < channels; ++c) {
+        const double gain = at.scale < 0 ? 1 : (double)run->params[at.scale + c];
+        const double shift = at.shift < 0 ? 0 : (double)run->params[at.shift + c];
+        value[c] = ((double)in[c] - mean) * scale * gain + shift;
+        bound[c] = ((2 * largest + fabs((double)in[c])) * scale * fabs(gain) + fabs(shift)) *
+                   (channels + 8) * 0x1p-24;
+    }
+}
+
+// Judges a norm.
+template <typename W>
+SPIRA_API reference_verdict reference_net_normed(const reference_net_run<W> *run, int layer) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    const size_t channels = (size_t)reference_net_channels(run->net, layer);
+    const spira::numeric type = reference_net_type(run, layer);
+    const std::vector<float> in = reference_net_floats(run, spira::net_number(l->source)),
+                             added = reference_net_floats(run, spira::net_number(l->residual)),
+                             got = reference_net_floats(run, layer);
+    std::vector<double> value(channels), bound(channels);
+    reference_verdict worst = {-1, 0, 0, 0, 0};
+    for (size_t i = 0; i + 1 < got.size(); ++i) {
+        const size_t c = i % channels;
+        if (c == 0) {
+            reference_net_norm_row(run, layer, &in[i], value.data(), bound.data());
+        }
+        const double residual = l->residual.plus_two ? (double)added[i] : 0;
+        const double x = value[c] + residual;
+        const double wanted = spira::activation_apply(x, l->act, (double)l->slope);
+        double most = (bound[c] + (fabs(x) + fabs(residual)) * 0x1p-23) *
+                          spira::activation_steepness(l->act, (double)l->slope) +
+                      fabs(x) * spira::activation_error(l->act) + 0x1p-126;
+        most += spira::numeric_size(type) == 2
+                    ? spira::numeric_epsilon(type) * (fabs(wanted) + most) + 0x1p-24
+                    : 0;
+        const double ratio = fabs((double)got[i] - wanted) / most;
+        if (!(ratio <= worst.ratio)) {
+            worst = {isnan(ratio) ? (double)INFINITY : ratio, (int64_t)i, (double)got[i], wanted,
+                     most};
+        }
+    }
+    return worst;
+}
+
 // The verdict on one layer.
 template <typename W>
 SPIRA_API reference_verdict reference_net_judge(const reference_net_run<W> *run, int layer) {
     const spira::net_op op = run->net->layers[layer].op;
     return op == spira::net_join || op == spira::net_dense ? reference_net_gathered(run, layer)
            : op == spira::net_product                      ? reference_net_multiplied(run, layer)
-           : op == spira::net_conv                         ? reference_net_convolved(run, layer)
-                                                           : reference_net_pooled(run, layer);
+           : op == spira::net_prune || op == spira::net_children ? reference_net_chosen(run, layer)
+           : reference_net_is_norm(&run->net->layers[layer])     ? reference_net_normed(run, layer)
+           : op == spira::net_conv ? reference_net_convolved(run, layer)
+                                   : reference_net_pooled(run, layer);
 }
 
 // Fails the test for each layer that is not within its bound.

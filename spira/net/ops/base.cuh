@@ -38,6 +38,19 @@ struct net_launch {
     cudaStream_t stream;
 };
 
+// Bytes of scratch.
+template <typename W>
+SPIRA_API status net_op_scratch(net_op_base, const net_plan *, int, size_t *bytes) {
+    *bytes = 0;
+    return status_success();
+}
+
+// Makes the set of a layer that opens a stage. scratch: net_op_scratch
+template <numeric format, typename W>
+SPIRA_API status net_op_grow(net_op_base, const net_launch<W> *) {
+    return status_success();
+}
+
 template <numeric format, typename W>
 SPIRA_API status net_op_run(net_op_base, const net_launch<W> *a) {
     return net_fault("op (an unknown operation)", a->layer);

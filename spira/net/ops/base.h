@@ -18,17 +18,23 @@ enum net_member : unsigned {
     net_member_more = 2, // source3, source4
     net_member_channels = 4,
     net_member_kernel = 8,    // size, stride, dilation, transposed, rule, padding
-    net_member_epilogue = 16, // bias, norm, residual, act, slope, and pairs
+    net_member_epilogue = 16, // norm, residual, act, slope
     net_member_axis = 32,
     net_member_order = 64,
     net_member_range = 128,
+    net_member_conv = 256, // bias, pairs
+    net_member_epsilon = 512,
+    net_member_choice = 1024, // threshold, or_equal
+    net_member_prune = 2048,  // channel, most
+    net_member_repeat = 4096,
 };
 
 // One source, no members of its own, no parameters; a row of the source's channels for each voxel
 // of the source's set, in the source's format.
 struct net_op_base {
     enum { known = true };
-    enum { members = 0 };   // of net_member
+    enum { members = 0 };    // of net_member
+    enum { floats = false }; // its features are never int8
     enum { lists = false }; // with a kernel: whether the map itself is read, not its ordered layout
 };
 
@@ -90,6 +96,24 @@ SPIRA_API status net_op_shape(net_op_base, net_plan *p, int i) {
     return status_success();
 }
 
+// Refuses an activation that is none, and a residual that does not fit.
+SPIRA_API status net_check_act(const net_layer *l, int i) {
+    if (l->act < activation_none || l->act >= activation_count) {
+        return net_fault("act (an unknown activation)", i);
+    }
+    return l->act != activation_leaky && l->slope != 0
+               ? net_fault("slope (without activation_leaky)", i)
+               : status_success();
+}
+
+SPIRA_API status net_check_residual(const net_plan *p, int i) {
+    const int residual = net_number(p->layers[i].residual);
+    return residual != net_none && (net_source_set(p, residual) != p->step[i].set ||
+                                    net_source_channels(p, residual) != p->step[i].channels)
+               ? net_fault("residual (of another set, or of other channels)", i)
+               : status_success();
+}
+
 // Where the parameters start. step->params and the shape are there.
 SPIRA_API net_params net_op_params(net_op_base, const net_plan *p, int i) {
     const int64_t at = p->step[i].params;
@@ -106,6 +130,12 @@ SPIRA_API int64_t net_op_rows(net_op_base, const net_plan *p, int i) {
 // Bytes of scratch.
 SPIRA_API int64_t net_op_scratch_host(net_op_base, const net_plan *, int) {
     return 0;
+}
+
+// Makes the set of a layer that opens a stage. scratch: net_op_scratch_host
+template <typename W>
+SPIRA_API status net_op_grow_host(net_op_base, const net_plan *, int, const net_run_args<W> *) {
+    return status_success();
 }
 
 template <typename W>

@@ -11,7 +11,7 @@ namespace spira {
 struct net_op_conv : net_op_kernel {
     enum {
         members = net_member_source2 | net_member_channels | net_member_kernel |
-                  net_member_epilogue | net_member_range,
+                  net_member_epilogue | net_member_conv | net_member_range,
     };
 };
 
@@ -26,12 +26,7 @@ SPIRA_API status net_op_check(net_op_conv, const net_plan *p, int i) {
         net_source_set(p, source2) != net_source_set(p, net_number(l->source))) {
         return net_fault("source2 (of another set than source)", i);
     }
-    if (l->act < activation_none || l->act >= activation_count) {
-        return net_fault("act (an unknown activation)", i);
-    }
-    if (l->act != activation_leaky && l->slope != 0) {
-        return net_fault("slope (without activation_leaky)", i);
-    }
+    SPIRA_TRY(net_check_act(l, i));
     return l->pairs < 0 ? net_fault("pairs (a negative number)", i) : status_success();
 }
 
@@ -51,12 +46,7 @@ SPIRA_API status net_op_shape(net_op_conv, net_plan *p, int i) {
     if (status_failed(good)) {
         return net_fault(good, i);
     }
-    const int residual = net_number(l->residual);
-    if (residual != net_none && (net_source_set(p, residual) != step->set ||
-                                 net_source_channels(p, residual) != step->channels)) {
-        return net_fault("residual (of another set, or of other channels)", i);
-    }
-    return status_success();
+    return net_check_residual(p, i);
 }
 
 // Weights, then what the layer has of bias, scale, shift and step.

@@ -9,7 +9,7 @@
 namespace spira {
 
 struct net_op_product : net_op_base {
-    enum { members = net_member_source2 };
+    enum { members = net_member_source2, floats = true };
 };
 
 SPIRA_API status net_op_check(net_op_product, const net_plan *p, int i) {
