@@ -130,15 +130,21 @@ SPIRA_DEVICE uint32_t warp_unite(uint32_t bits) {
 #endif
 }
 
-// A mask of the lanes that have the same number, of `bits` bits.
+// A mask of the lanes that have the same number, of `bits` bits. PTX, since the compiler then makes
+// predicates of seven bits by one instruction.
 template <int bits>
 SPIRA_DEVICE uint32_t warp_peers(uint32_t number) {
     uint32_t peers = ~0u;
-    int32_t rest = (int32_t)(number << (32 - bits)); // the current bit is the sign
 #pragma unroll
     for (int b = 0; b < bits; ++b) {
-        peers &= ~(__ballot_sync(~0u, rest < 0) ^ (uint32_t)(rest >> 31));
-        rest = (int32_t)((uint32_t)rest << 1);
+        asm volatile("{ .reg .pred has; .reg .b32 bit, all;\n"
+                     "and.b32 bit, %1, %2;\n"
+                     "setp.ne.u32 has, bit, 0;\n"
+                     "vote.sync.ballot.b32 all, has, 0xffffffff;\n"
+                     "@!has not.b32 all, all;\n"
+                     "and.b32 %0, %0, all; }"
+                     : "+r"(peers)
+                     : "r"(number), "r"(1u << b));
     }
     return peers;
 }
