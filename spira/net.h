@@ -65,22 +65,23 @@ namespace spira {
 // Computes what a network needs of the word layout.
 //
 // inputs   layers [count]
-//          grid: of the input, as in net_limits
+//          limits: grid and stride are read
 //          need: lo and hi, the bounds of the input voxels. On axes with an extent they are not
 //          read: the bounds are those of the extent
 // outputs  need: lo and hi, widened by the voxels that dilating layers add; stride, divisible by
 //          all strides of the network; reach. The caller fills the number of batches
 // errors   status_layer with the layer at fault; status_stride where there is no common stride up
 //          to 2^20
-SPIRA_API status net_need(const net_layer *layers, int count, const expand_grid *grid,
+SPIRA_API status net_need(const net_layer *layers, int count, const net_limits *limits,
                           word_need *need) {
-    SPIRA_REQUIRE(grid, status_null_pointer, "grid", 0);
+    SPIRA_REQUIRE(limits, status_null_pointer, "limits", 0);
     SPIRA_REQUIRE(need, status_null_pointer, "need", 0);
-    net_limits limits = {};
-    limits.voxels = limits.channels = 1;
-    limits.grid = *grid;
+    net_limits own = {};
+    own.voxels = own.channels = 1;
+    own.grid = limits->grid;
+    own.stride = limits->stride;
     net_plan plan;
-    SPIRA_TRY(net_plan_begin(layers, count, &limits, false, &plan));
+    SPIRA_TRY(net_plan_begin(layers, count, &own, false, &plan));
     for (int i = 0; i < count; ++i) {
         SPIRA_TRY(net_plan_index(&plan, i));
     }
@@ -92,7 +93,16 @@ SPIRA_API status net_need(const net_layer *layers, int count, const expand_grid 
     return net_need_bounds(&plan, need);
 }
 
-// The same without an extent. Networks without dilating layers (net_rule_expand) leave lo and hi as
+// The same for an input of stride 1.
+SPIRA_API status net_need(const net_layer *layers, int count, const expand_grid *grid,
+                          word_need *need) {
+    SPIRA_REQUIRE(grid, status_null_pointer, "grid", 0);
+    net_limits limits = {};
+    limits.grid = *grid;
+    return net_need(layers, count, &limits, need);
+}
+
+// And without an extent. Networks without dilating layers (net_rule_expand) leave lo and hi as
 // they are: the caller may fill them afterwards.
 SPIRA_API status net_need(const net_layer *layers, int count, word_need *need) {
     const expand_grid unlimited = {};

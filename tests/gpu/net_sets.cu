@@ -9,7 +9,7 @@ using namespace nets;
 
 namespace {
 
-const char *const names[] = {"encoder", "flat", "mixed", "grown"};
+const char *const names[] = {"encoder", "flat", "mixed", "grown", "divided"};
 
 template <typename W>
 void check_sets(const char *name, numeric format, int32_t voxels, uint64_t seed) {
@@ -68,6 +68,72 @@ DEVICE_TEST(gpu_net_sets_capacity_passed) {
             frame f = frame_make<uint32_t>(7, &d.plan->layout, voxels, n.input_channels);
             check_result(&d, &f, device_net_result(&d, &f));
         }
+    }
+}
+
+// The same of each set alone: all others have room for what they hold, this one for one voxel less.
+DEVICE_TEST(gpu_net_sets_grown_capacities_passed) {
+    for (const char *name : {"grown", "divided"}) {
+        network n;
+        network_named(name, &n);
+        net_limits limits = limits_make(&n, numeric_f32, 500, true);
+        device_net<uint32_t> whole = device_net_make<uint32_t>(&n, &limits);
+        frame f = frame_make<uint32_t>(7, &whole.plan->layout, 400, n.input_channels);
+        const result<uint32_t> sizes = device_net_result(&whole, &f);
+        for (int s = 1; s < whole.plan->sets; ++s) {
+            int32_t capacity[net_sets_max];
+            for (int o = 0; o < whole.plan->sets; ++o) {
+                capacity[o] = std::max((int32_t)sizes.words[o].size(), 1);
+            }
+            capacity[s] -= sizes.words[s].size() > 1;
+            reference_net_capacities(&n, &limits, capacity);
+            device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
+            const result<uint32_t> r = device_net_result(&d, &f);
+            check_result(&d, &f, r);
+            check_spare_rows(&d, r);
+            guarded_finish();
+        }
+    }
+}
+
+// The input alone says which children there are: none, or all eight of each.
+DEVICE_TEST(gpu_net_sets_children_none_and_all) {
+    network n;
+    network_named("divided", &n);
+    net_limits limits = limits_make(&n, numeric_f16, 400, true);
+    device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
+    for (float value : {-1.0f, 3.0f, 0.0f, 2.0f}) {
+        frame f = frame_make<uint32_t>(9, &d.plan->layout, 300, n.input_channels);
+        std::fill(f.values.begin(), f.values.end(), value);
+        const result<uint32_t> r = device_net_result(&d, &f);
+        CHECK_EQUAL(r.words[2].size(), value > 0 ? 8 * r.words[1].size() : 0);
+        CHECK_EQUAL(r.words[3].size(), value > 2 ? r.words[2].size() : 0);
+        check_result(&d, &f, r);
+    }
+}
+
+// Voxels without a number do not exist, and are recorded: by a threshold, and by their order.
+DEVICE_TEST(gpu_net_sets_scores_that_are_no_numbers) {
+    for (int32_t most : {0, 20}) {
+        network n;
+        network_named("divided", &n);
+        const int last =
+            networks::network_add(&n, "kept", net_layer_prune("", net_input, net_input));
+        n.layers[last].channel = 3;
+        n.layers[last].most = most;
+        net_limits limits = limits_make(&n, numeric_f16, 400, true);
+        device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
+        frame f = frame_make<uint32_t>(10, &d.plan->layout, 300, n.input_channels);
+        for (size_t i = 3; i < f.values.size(); i += 24) {
+            f.values[i] = NAN;
+        }
+        const result<uint32_t> r = device_net_result(&d, &f);
+        CHECK_EQUAL(r.trouble.flags, (uint32_t)device_flag_not_finite);
+        const reference_net_run<uint32_t> judged = result_judged(&d, &r);
+        for (int s = 0; s < d.plan->sets; ++s) {
+            CHECK(r.words[s] == judged.sets.set[s]);
+        }
+        CHECK(!r.words[2].empty() && !r.words[4].empty());
     }
 }
 

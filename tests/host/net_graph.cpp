@@ -98,7 +98,10 @@ TEST(net_graph_refuses_grids) {
         CHECK_STATUS(net_plan_sets(n.layers, n.count, &l, false, &plan), status_bad_size);
     }
     word_need need = {};
-    CHECK_STATUS(net_need(n.layers, n.count, nullptr, &need), status_null_pointer);
+    CHECK_STATUS(net_need(n.layers, n.count, (const expand_grid *)nullptr, &need),
+                 status_null_pointer);
+    CHECK_STATUS(net_need(n.layers, n.count, (const net_limits *)nullptr, &need),
+                 status_null_pointer);
     CHECK_STATUS(net_need(n.layers, n.count, &unlimited, nullptr), status_null_pointer);
 }
 

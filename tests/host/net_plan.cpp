@@ -2,6 +2,7 @@
 // tests/host/net_plan.cpp: net.h and net/planning.h: what planning refuses, and the sets, maps and
 // steps that it derives from a table.
 #include "../support/net_plans.h"
+#include "../support/net_tables.h"
 
 // ---- planning -----------------------------------------------------------------------------------
 
@@ -110,6 +111,24 @@ TEST(net_plan_refuses_members_of_other_operations) {
             }
         }
     }
+}
+
+TEST(net_plan_names_the_set_from_features_at_fault) {
+    check_faults(tables::network_grown, {
+        FAULT(2, "no scores", l[2].source2 = {}), FAULT(2, "negative", l[2].most = -1),
+            FAULT(2, "beside most", l[2].most = 5), FAULT(2, "channel", l[2].channel = 2),
+            FAULT(2, "channel", l[2].channel = -1), FAULT(2, "finite", l[2].threshold = NAN),
+            FAULT(5, "another set", l[5].source2 = net_from(1)),
+            FAULT(3, "epsilon", l[3].epsilon = 0), FAULT(3, "epsilon", l[3].epsilon = -INFINITY),
+            FAULT(3, "residual", l[3].residual = net_from(1)), FAULT(3, "slope", l[3].slope = 1),
+            FAULT(9, "activation", l[9].act = activation_count),
+            FAULT(8, "another set", l[8].source2 = net_from(0)),
+            FAULT(8, "8 scores", l[8].source2 = net_from(7)),
+            FAULT(8, "finite", l[8].threshold = INFINITY), FAULT(8, "repeat", l[8].repeat = -1),
+            FAULT(8, "this width", l[7].channels = 42), FAULT(8, "this width", l[8].repeat = 4096),
+            FAULT(8, "odd stride", l[4].stride = {3, 2, 2}),
+            FAULT(3, "has no int8", l[4].format = net_format_i8; l[4].range = 1),
+    });
 }
 
 TEST(net_plan_names_the_pooling_at_fault) {

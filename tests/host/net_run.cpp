@@ -207,6 +207,125 @@ TEST(net_host_sets_from_features) {
     check_network<uint64_t>(&n, 700, 700, 2);
 }
 
+// The input alone says which children there are: none, all eight of each, those above 0.
+TEST(net_host_children_none_and_all) {
+    network n;
+    tables::network_divided(&n);
+    const struct {
+        float value;
+        int children;
+        bool pruned; // none of them is left
+    } cases[] = {{-1, 0, true}, {0, 0, true}, {-0.0f, 0, true}, {2, 8, true}, {3, 8, false}};
+    for (const auto &c : cases) {
+        host_run<uint32_t> r = run_drawn<uint32_t>(&n, 5, 300, 400, 2);
+        std::fill(r.features.begin(), r.features.end(), c.value);
+        run_host(&r);
+        CHECK_OK(device_status_read(&r.trouble));
+        reference_net_run<uint32_t> judged = run_judged(&r);
+        check_index(&r, &judged);
+        CHECK(reference_net_good(&judged));
+        const auto *set = judged.sets.set;
+        CHECK_EQUAL(set[2].size(), set[1].size() * (size_t)c.children);
+        CHECK_EQUAL(set[3].size(), c.pruned ? 0 : set[2].size());
+    }
+}
+
+// A child without a number does not exist, and its row is recorded; so for pruned voxels, by a
+// threshold and by their order.
+TEST(net_host_scores_that_are_no_numbers) {
+    network n;
+    tables::network_divided(&n);
+    network both = n;
+    const int last =
+        networks::network_add(&both, "kept", net_layer_prune("", net_input, net_input));
+    both.layers[last].channel = 3;
+    for (int32_t most : {0, 20}) {
+        both.layers[last].most = most;
+        host_run<uint32_t> r = run_drawn<uint32_t>(&both, 6, 300, 300, 2);
+        for (size_t i = 3; i < 300 * 8; i += 24) {
+            r.features[i] = NAN;
+        }
+        run_host(&r);
+        CHECK_EQUAL(r.trouble.flags, (uint32_t)device_flag_not_finite);
+        reference_net_run<uint32_t> judged = run_judged(&r);
+        check_index(&r, &judged);
+        CHECK(!judged.sets.set[2].empty() && !judged.sets.set[4].empty());
+        CHECK(!most || judged.sets.set[4].size() == 40);
+    }
+}
+
+// A set that outgrows its capacity, wherever it is, is cut off and recorded; later layers go on.
+TEST(net_host_grown_capacities_passed) {
+    for (auto make : {tables::network_grown, tables::network_divided}) {
+        network n;
+        make(&n);
+        host_run<uint32_t> whole = run_drawn<uint32_t>(&n, 7, 400, 500, 2);
+        run_host(&whole);
+        reference_net_run<uint32_t> sizes = run_judged(&whole);
+        for (int s = 1; s < whole.plan->sets; ++s) {
+            host_run<uint32_t> r = run_drawn<uint32_t>(&n, 7, 400, 500, 2);
+            int32_t capacity[net_sets_max];
+            for (int o = 0; o < whole.plan->sets; ++o) {
+                capacity[o] = (int32_t)max_of((int64_t)sizes.sets.set[o].size(), 1);
+            }
+            const bool full = sizes.sets.set[s].size() > 1; // beyond 1, by one
+            capacity[s] -= full;
+            reference_net_capacities(&n, &r.limits, capacity);
+            run_host(&r);
+            reference_net_run<uint32_t> judged = run_judged(&r);
+            const status told = device_status_read(&r.trouble);
+            CHECK_STATUS(told, full ? status_capacity : status_ok);
+            CHECK_EQUAL(told.detail, judged.sets.needed);
+            check_index(&r, &judged);
+            check_spare_rows(&r, &judged);
+            CHECK(reference_net_good(&judged));
+            guarded_finish();
+        }
+    }
+}
+
+// A network that begins with coarse voxels, and ends with the finest.
+TEST(net_host_stride_of_the_input) {
+    network n;
+    networks::network_begin(&n, 8);
+    networks::network_add(&n, "all", net_layer_children("", net_input, net_none));
+    networks::network_conv(&n, "wide", 0, 16, 3, 1);
+    networks::network_add(&n, "logits", net_layer_conv("", 0, 8, 3, 1));
+    networks::network_add(&n, "some", net_layer_children("", 1, 2));
+    networks::network_conv(&n, "end", 3, 4, 3, 1);
+    host_run<uint32_t> r;
+    word_need need = {};
+    r.net = &n;
+    r.limits = limits_make(200, 8);
+    r.limits.keep_all = true;
+    r.limits.stride = {4, 4, 4};
+    r.limits.batch = need.batches = 2;
+    r.limits.grid = {{-8, 0, 4}, {6, 8, 5}};
+    REQUIRE_OK(net_need(n.layers, n.count, &r.limits, &need));
+    CHECK(triple_equal(need.stride, {4, 4, 4}) && triple_equal(need.lo, {-8, 0, 4}) &&
+          triple_equal(need.hi, {15, 31, 23}));
+    r.layout = reference_layout<uint32_t>(need.lo, need.hi, 2, need.stride, need.reach);
+    random_state random = random_make(8);
+    r.words.resize(151);
+    r.words.resize((size_t)reference_random_set(&random, &r.layout, {-8, 0, 4}, {12, 28, 20},
+                                                {4, 4, 4}, 150, r.words.data()));
+    r.features = values_random(8, 200 * 8);
+    run_host(&r);
+    CHECK_OK(device_status_read(&r.trouble));
+    reference_net_run<uint32_t> judged = run_judged(&r);
+    check_index(&r, &judged);
+    CHECK(reference_net_good(&judged));
+    CHECK(triple_equal(r.plan->set[2].stride, {1, 1, 1}));
+    CHECK(triple_equal(r.plan->set[2].grid.extent, {24, 32, 20}));
+    r.limits.stride = {4, 4, 2}; // cannot be halved twice
+    net_plan plan;
+    CHECK_STATUS(net_plan_sets(n.layers, n.count, &r.limits, false, &plan), status_layer);
+    for (triple bad : {triple{4, 0, 4}, triple{-1, 1, 1}, triple{1, 1, 1 << 21}}) {
+        r.limits.stride = bad;
+        CHECK_STATUS(net_plan_sets(n.layers, n.count, &r.limits, false, &plan), status_bad_size);
+    }
+}
+
 TEST(net_host_known_networks) {
     network n;
     int32_t voxels = test_quick() ? 100 : 300;

@@ -124,6 +124,17 @@ using namespace spira;
     networks::network_conv(n, "end", back, 8, 3, 1);
 }
 
+// Each voxel of stride 2 has the children that its own 8 channels choose, the largest of its input
+// voxels; then the children prune themselves. The input says exactly what there is.
+[[maybe_unused]] static void network_divided(network *n) {
+    networks::network_begin(n, 8);
+    int at = networks::network_add(n, "most", net_layer_pool("", net_pool_max, net_input, 2, 2));
+    at = networks::network_add(n, "divided", net_layer_children("", at, at));
+    at = networks::network_add(n, "pruned", net_layer_prune("", at, at));
+    n->layers[at].threshold = 2;
+    networks::network_conv(n, "end", at, 5, 3, 1);
+}
+
 } // namespace tables
 
 #endif
