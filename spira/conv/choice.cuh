@@ -15,7 +15,7 @@
 namespace spira {
 
 enum conv_kernel {
-    conv_kernel_exact,    // plain fp32 multiply-adds, on any GPU
+    conv_kernel_exact,    // plain fp32 multiply-adds; GPUs before sm_80
     conv_kernel_hopper,   // wgmma, sm_90a
     conv_kernel_narrow,   // mma.sync for up to 32 channels on each side
     conv_kernel_portable, // mma.sync, or fp32 multiply-adds; sm_80 and later
@@ -42,14 +42,14 @@ SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) 
                      s->type == numeric_i8; // but not in int8
     return narrow_takes(s, d) && (few || !hopper_takes(s, d)) ? conv_kernel_narrow
            : hopper_takes(s, d)                               ? conv_kernel_hopper
-           : portable_takes(s, d)                             ? conv_kernel_portable
+           : portable_takes(d)                                ? conv_kernel_portable
                                                               : conv_kernel_exact;
 }
 
 // Whether any compiled architecture runs a kernel in a format: launchers leave out the others.
 SPIRA_API constexpr bool conv_compiled(conv_kernel kernel, numeric type) {
     const bool half = portable_half(type);
-    return kernel == conv_kernel_exact ? true
+    return kernel == conv_kernel_exact ? device_code_within(0, 79)
            : kernel == conv_kernel_hopper
                ? (half || type == numeric_i8) && device_code_within(90, 90)
                : (half || type == numeric_i8 || kernel == conv_kernel_portable) &&

@@ -2,8 +2,8 @@
 // spira/conv/exact.cuh: output-stationary convolution in plain fp32 multiply-adds, over the ordered
 // layout.
 //
-// For every format on GPUs before sm_80, and on any GPU for kernels of more offsets than the others
-// take. It needs no asynchronous copies, no mbarriers and no matrix instructions.
+// For every format on GPUs before sm_80. It needs no asynchronous copies, no mbarriers and no
+// matrix instructions.
 //
 // A tile is a pair of row groups, 128 rows. A thread block computes its sums for 32 or 64 output
 // channels, in registers, from the first offset to the epilogue. It goes through the offsets of the

@@ -206,8 +206,10 @@ SPIRA_API status conv_launch(tag own, const device_info *gpu, const conv_params 
             return narrow_run<E, mixed>(p, stream);
         }
     }
-    if (kernel == conv_kernel_exact && (gpu->capability >= 80 || device_code_within(0, 79))) {
-        return exact_run<E, mixed>(p, stream);
+    if constexpr (conv_compiled(conv_kernel_exact, tag::value)) {
+        if (kernel == conv_kernel_exact) {
+            return exact_run<E, mixed>(p, stream);
+        }
     }
     return conv_not_compiled();
 }

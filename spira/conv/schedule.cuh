@@ -14,7 +14,11 @@
 
 namespace spira {
 
-enum { conv_pair_groups = 2 }; // row groups of a pair
+enum {
+    conv_pair_groups = 2,  // row groups of a pair
+    conv_scope_words = 32, // of a mask: a lane has one. Tiles of more offsets (1024) are walked in
+                           // scopes of so many words, one after the other
+};
 
 struct conv_work {
     int outputs, row_groups;
@@ -48,17 +52,27 @@ SPIRA_DEVICE int conv_pair_at(const conv_params &p, bool there, int place) {
     return there && p.order.row ? __ldg(p.order.schedule + place) : place;
 }
 
+// Whether no scope of a tile follows the one that begins with word `first`.
+SPIRA_DEVICE bool conv_scope_last(const conv_params &p, int first) {
+    return first + conv_scope_words >= order_words(p.volume);
+}
+
+// Lanes that have words of a scope.
+SPIRA_DEVICE int conv_lane_words(const conv_params &p) {
+    return min(order_words(p.volume), (int)conv_scope_words);
+}
+
 // Loads the lane's words of the masks of a pair of row groups: 32 offsets each; 0 where there is no
-// row group or word, or the worker has no such tile.
-SPIRA_DEVICE void conv_masks_load(const conv_params &p, const conv_work &work, int tile, int number,
-                                  uint32_t (&mask)[conv_pair_groups]) {
-    const int lane = threadIdx.x % 32, words = order_words(p.volume);
+// row group or word, or the worker has no such tile. first: the scope's first word.
+SPIRA_DEVICE void conv_masks_load(const conv_params &p, const conv_work &work, int tile, int first,
+                                  int number, uint32_t (&mask)[conv_pair_groups]) {
+    const int word = first + (int)threadIdx.x % 32, words = order_words(p.volume);
 #pragma unroll
     for (int g = 0; g < conv_pair_groups; ++g) {
         int group = number * conv_pair_groups + g;
         mask[g] = 0;
-        if (tile < work.tiles && lane < words && group < work.row_groups) {
-            mask[g] = p.order.row ? __ldg(p.order.mask + (int64_t)group * words + lane) : 1;
+        if (tile < work.tiles && word < words && group < work.row_groups) {
+            mask[g] = p.order.row ? __ldg(p.order.mask + (int64_t)group * words + word) : 1;
         }
     }
 }

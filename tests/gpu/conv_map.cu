@@ -118,6 +118,24 @@ DEVICE_TEST(gpu_conv_map_any_layer_64) {
     check_many<uint64_t>(2000, test_quick() ? 6 : 60);
 }
 
+// Kernels of more offsets than a scope of the masks has.
+DEVICE_TEST(gpu_conv_map_many_offsets) {
+    random_state random = random_make(13);
+    const scene<uint32_t> scene = scene_make<uint32_t>(&random, test_quick() ? 60 : 500);
+    int turn = 0;
+    for (int K : {11, 13, 15}) {
+        for (int kind = 0; kind < layer_kinds; ++kind) {
+            for (numeric type : numerics) {
+                const int channels = ++turn % 3 ? 40 : 96;
+                if (!test_quick() || turn % 5 == 0) {
+                    check_layer(&random, &scene, kernel_cube(K, 1), (layer_kind)kind,
+                                shape_make(1, channels, 0, 136 - channels, type));
+                }
+            }
+        }
+    }
+}
+
 // A layer from the fine set onto itself.
 conv_map_request<uint32_t> request_make(const scene<uint32_t> *scene, const kernel_shape &kernel) {
     conv_map_request<uint32_t> request = {};

@@ -139,6 +139,12 @@ TEST(hopper_emulated_every_kernel) {
                                 true, 2 * (18 + 1));
 }
 
+TEST(hopper_emulated_many_offsets) {
+    layers_many_offsets<hopper>(
+        {{1, 1, 1, 1}, {1, 2, 1, 1}, {2, 2, 1, 1}, {1, 2, 2, 1}, {1, 3, 1, 1}, {1, 4, 2, 1}},
+        numeric_bf16, 72);
+}
+
 TEST(hopper_emulated_many_channels) {
     layers_many_channels<hopper>(true);
 }

@@ -452,6 +452,32 @@ void layers_every_kernel(const std::vector<layer_cut> &cuts, bool shortcuts, siz
     CHECK_EQUAL(emulate::launched.size(), launched);
 }
 
+// Kernels whose masks have several scopes of 1024 offsets. Where tiles have a few offsets each,
+// scopes are empty: the first, the last, or all.
+template <typename K>
+void layers_many_offsets(const std::vector<conv_sizes> &cuts, numeric type, int shortcut) {
+    int turn = 0;
+    for (const conv_sizes &cut : cuts) {
+        const bool few = ++turn % 3; // offsets of a tile
+        const int volumes[] = {1331, 3375, 2048};
+        random_state random = random_make((uint64_t)turn);
+        const conv_shape s =
+            shape_make(volumes[turn % 3], turn % 2 ? 9 : 40, 0, 32 * cut.slices, type);
+        const bool joins = turn % 2 == 0 && layer_takes<K>(&s, shortcut > 0);
+        layer l = layer_of(&random, s, {33, few ? 600 : 70, 9}, few ? 0 : 1, joins ? shortcut : 0,
+                           with_residual);
+        for (int32_t o = 0; few && o < 600; o += random_int(&random, 1, 60)) {
+            const size_t at = (size_t)(o * s.volume + random_int(&random, 0, s.volume - 1));
+            l.joined.main.map[at] = random_int(&random, 0, 32);
+        }
+        REQUIRE(conv_sizes_fit(&s, &K::device, &cut));
+        l.sizes = cut;
+        l.programmatic = turn % 4 > 1;
+        l.seed = (uint64_t)turn;
+        REQUIRE(layer_check<K>(&l, "many offsets", few ? 2 : 1));
+    }
+}
+
 // Many channels on either side, and a shortcut of many, cut as the rules choose.
 template <typename K>
 void layers_many_channels(bool shortcuts) {

@@ -9,7 +9,7 @@ namespace spira {
 
 // Whether the kernel computes a layer. Depends on the shape alone, since weights are packed for it.
 SPIRA_API bool hopper_takes(const conv_shape *s, const device_info *d) {
-    return d->hopper && numeric_size(s->type) <= 2 && s->volume <= hopper_volume_most;
+    return d->hopper && numeric_size(s->type) <= 2;
 }
 
 // The next number of columns that there are kernels for.

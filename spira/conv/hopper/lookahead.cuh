@@ -16,13 +16,14 @@ namespace spira {
 // Where a producer warp looks ahead.
 struct hopper_cursor {
     int tile;                              // of the worker's tiles
-    int at, stages;                        // the warp's next stage of the tile, and all of them
+    int word;                              // of the tile's masks: the scope's first
+    int at, stages;                        // the warp's next stage of the scope, and all of them
     int before_shortcut;                   // stages of the offsets, where there is a shortcut
-    int offsets;                           // of the tile: some row group has them
+    int offsets;                           // of the scope: some row group has them
     uint32_t mask[hopper_row_groups];      // a lane's 32 offsets, of each row group of the tile
     int before;                            // offsets in the words of lower lanes
     int number, next, after_next;          // of the tile and of the two after it, read ahead
-    uint32_t mask_next[hopper_row_groups]; // of the next tile
+    uint32_t mask_next[hopper_row_groups]; // of the next scope
 };
 
 // What fills a stage: a chunk of one offset, or the offsets that share it.
@@ -37,36 +38,43 @@ struct hopper_job {
 // Bits of hopper_job.entry.
 enum : uint32_t { hopper_offset_bits = 16, hopper_entry_shortcut = 1u << 31 };
 
-// Goes to the next tile: counts its offsets and stages, and reads ahead.
+// Goes to the next scope, of this tile or of the next one: counts its offsets and stages, and reads
+// ahead. A tile has a stage at least, in its last scope.
 template <int slots, bool shortcut>
-SPIRA_DEVICE void hopper_tile_next(const conv_params &p, const conv_work &work, hopper_cursor &c) {
-    ++c.tile;
-    c.number = c.next;
-    c.next = c.after_next;
+SPIRA_DEVICE void hopper_scope_next(const conv_params &p, const conv_work &work, hopper_cursor &c) {
+    c.word += conv_scope_words;
+    if (c.word >= order_words(p.volume)) {
+        c.word = 0;
+        ++c.tile;
+        c.number = c.next;
+        c.next = c.after_next;
+        c.after_next = hopper_tile(p, work, c.tile + 2);
+    }
+    const int last = conv_scope_last(p, c.word);
 #pragma unroll
     for (int g = 0; g < hopper_row_groups; ++g) {
         c.mask[g] = c.mask_next[g];
     }
-    conv_masks_load(p, work, c.tile + 1, c.next, c.mask_next);
-    c.after_next = hopper_tile(p, work, c.tile + 2);
+    conv_masks_load(p, work, c.tile + last, last ? 0 : c.word + conv_scope_words,
+                    last ? c.next : c.number, c.mask_next);
     int own = __popc(c.mask[0] | c.mask[1]), sum = own;
     static_assert(hopper_row_groups == 2, "two masks");
-    for (int step = 1; step < order_words(p.volume); step *= 2) {
+    for (int step = 1; step < conv_lane_words(p); step *= 2) {
         int lower = __shfl_up_sync(~0u, sum, step);
         sum += (int)threadIdx.x % 32 >= step ? lower : 0;
     }
     c.before = sum - own;
-    c.offsets = __shfl_sync(~0u, sum, order_words(p.volume) - 1);
+    c.offsets = __shfl_sync(~0u, sum, conv_lane_words(p) - 1);
     int stages = slots > 1 ? (c.offsets + slots - 1) / slots : c.offsets * p.chunks;
     const int log = p.sizes.split - 1;
-    c.stages = max((stages - hopper_cluster_rank() + log) >> log, 1);
+    c.stages = max((stages - hopper_cluster_rank() + log) >> log, last);
     if (shortcut) {
         c.before_shortcut = c.stages;
-        c.stages += max((p.shortcut.chunks - hopper_cluster_rank() + log) >> log, 1);
+        c.stages += last ? max((p.shortcut.chunks - hopper_cluster_rank() + log) >> log, 1) : 0;
     }
 }
 
-// Finds offset number `at` of the tile, which must have it. Returns hopper_job.entry.
+// Finds offset number `at` of the scope, which must have it. Returns hopper_job.entry.
 SPIRA_DEVICE uint32_t hopper_offset_find(const hopper_cursor &c, int words, int at) {
     const int lane = threadIdx.x % 32;
     int word = 0;
@@ -81,7 +89,8 @@ SPIRA_DEVICE uint32_t hopper_offset_find(const hopper_cursor &c, int words, int 
         any |= has[g];
     }
     bool own = (any >> lane & 1) && __popc(any & ((1u << lane) - 1)) == at;
-    uint32_t bit = (uint32_t)__ffs((int)__ballot_sync(~0u, own)) - 1, entry = word * 32 + bit;
+    uint32_t bit = (uint32_t)__ffs((int)__ballot_sync(~0u, own)) - 1,
+             entry = (c.word + word) * 32 + bit;
 #pragma unroll
     for (int g = 0; g < hopper_row_groups; ++g) {
         entry |= (has[g] >> bit & 1) << (hopper_offset_bits + g);
@@ -136,7 +145,7 @@ SPIRA_DEVICE void hopper_job_next(const conv_params &p, const conv_work &work, i
                                   hopper_cursor &c, hopper_job<slots, row_groups> &job) {
     while (c.at >= c.stages && c.tile < work.tiles) {
         c.at -= c.stages;
-        hopper_tile_next<slots, shortcut>(p, work, c);
+        hopper_scope_next<slots, shortcut>(p, work, c);
     }
     if constexpr (shortcut) {
         if (c.at >= c.before_shortcut && c.tile < work.tiles) {
@@ -146,19 +155,19 @@ SPIRA_DEVICE void hopper_job_next(const conv_params &p, const conv_work &work, i
             return;
         }
     }
-    const int stage = (c.at << (p.sizes.split - 1)) + hopper_cluster_rank(); // of the whole tile
+    const int stage = (c.at << (p.sizes.split - 1)) + hopper_cluster_rank(); // of the whole scope
     int first = slots > 1 ? stage * slots : stage;
     if (slots == 1 && p.chunks > 1) {
         first = (int)((uint32_t)stage / (uint32_t)p.chunks);
     }
     job.stop = c.tile >= work.tiles;
-    job.last = c.at == (shortcut ? c.before_shortcut : c.stages) - 1;
+    job.last = c.at == (shortcut ? c.before_shortcut : c.stages) - 1 && conv_scope_last(p, c.word);
     job.chunk = slots > 1 ? 0 : stage - first * p.chunks;
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
         job.entry[i] = 0;
         if (first + i < c.offsets) {
-            job.entry[i] = hopper_offset_find(c, order_words(p.volume), first + i);
+            job.entry[i] = hopper_offset_find(c, conv_lane_words(p), first + i);
             hopper_sources_load<row_groups>(p, work, c.number, first_group, job.entry[i],
                                             job.source[i]);
         }

@@ -164,10 +164,11 @@ SPIRA_DEVICE void hopper_produce(const conv_params &p, ring_cursor ring) {
     hopper_cursor cursor = {};
     hopper_job<slots, own> job, ahead;
     cursor.tile = -1;
+    cursor.word = order_words(p.volume);
     cursor.at = team;
     cursor.next = hopper_tile(p, work, 0);
     cursor.after_next = hopper_tile(p, work, 1);
-    conv_masks_load(p, work, 0, cursor.next, cursor.mask_next);
+    conv_masks_load(p, work, 0, 0, cursor.next, cursor.mask_next);
     ring_next(ring, team);
     const bool leads = threadIdx.x % 32 == 0 && first == 0;
     job.chunk = -1; // the first iteration only looks ahead, so that this code is there once

@@ -28,7 +28,6 @@ enum {
     hopper_teams = 4,       // of producer warps
     hopper_columns_most = 256,
     hopper_stages_most = 8,
-    hopper_volume_most = 1024, // offsets: 32 words of the mask, one a lane
     hopper_row_group_bytes = wgmma_rows * wgmma_row_most,
     hopper_steps = 4, // matrix instructions of a row group of a stage: 32 bytes of each row
 };

@@ -12,9 +12,9 @@ SPIRA_API constexpr bool portable_half(numeric type) {
     return type == numeric_f16 || type == numeric_bf16;
 }
 
-// Whether the kernel computes a layer that neither Hopper's nor the narrow kernel does.
-SPIRA_API bool portable_takes(const conv_shape *s, const device_info *d) {
-    return device_code_within(80, 999) && d->capability >= 80 && s->volume <= portable_volume_most;
+// Whether the kernel computes layers that neither Hopper's nor the narrow kernel does.
+SPIRA_API bool portable_takes(const device_info *d) {
+    return device_code_within(80, 999) && d->capability >= 80;
 }
 
 // Output channels of a thread block at least: exact fp32 has slices of 32.

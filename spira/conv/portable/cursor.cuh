@@ -2,8 +2,8 @@
 // spira/conv/portable/cursor.cuh: what the stages will hold: one entry for each offset of a tile.
 //
 // All producer warps of a thread block walk the same tiles and offsets, ascending. An entry has a
-// stage for each chunk of a row. A tile ends with the shortcut's entry, if there is one; a tile
-// without either has one entry of no rows.
+// stage for each chunk of a row. A tile ends with the shortcut's entry, if there is one; a scope
+// (schedule.cuh) without either has one entry of no rows.
 //
 // Two or four teams of producer warps take turns: each fills a run of two stages of an entry, then
 // leaves out the runs of the others. From a team's last stage to its next there are at most 3 or 7
@@ -23,12 +23,14 @@ namespace spira {
 // What a slot says of its entry, behind the source rows (-1: none). The next words are the warp's
 // first row in the layout, and the stages between the team's last run and its first of this entry.
 enum : uint32_t {
-    portable_offset = portable_volume_most - 1,
-    portable_last = 1u << 10,        // it is the tile's last
-    portable_of_shortcut = 1u << 11, // its rows and weights are those of the shortcut
-    portable_none = 1u << 12,        // there are no more entries
-    portable_first = 1u << 13,       // times the number of the team's first run: 0 .. 3
+    portable_offset = (1u << 12) - 1,
+    portable_last = 1u << 12,        // it is the tile's last
+    portable_of_shortcut = 1u << 13, // its rows and weights are those of the shortcut
+    portable_none = 1u << 14,        // there are no more entries
+    portable_first = 1u << 15,       // times the number of the team's first run: 0 .. 3
 };
+
+static_assert(kernel_volume_max <= portable_offset + 1, "an offset fits");
 
 // Keeps a value that depends on the thread in a register: the compiler would compute it again and
 // again in the loop over stages.
@@ -70,19 +72,20 @@ SPIRA_DEVICE int portable_teams(const conv_params &p) {
 template <int pairs>
 struct portable_cursor {
     int tile;              // of the worker's tiles
+    int word;              // of the tile's masks: the scope's first
     int row;               // the lane's first of four, in the layout
     const int32_t *source; // of this row, for offset 0
     uint32_t rest, own;    // offsets first .. first + 31: those of the tile that are still to
     int first;             // come; those of the lane's row group
-    uint32_t all;          // the lane's 32 offsets, of the tile,
+    uint32_t all;          // the lane's 32 offsets of the scope: of the tile,
     uint32_t of[2];        // and of the row groups of the warp's pair
     uint32_t words;        // lanes whose `all` is still to come
     bool shortcut;         // the tile's shortcut is still to come
     int turn;              // runs of the other teams before the team's next
     int skip;              // stages since the team's last run
     int pair[pairs];       // of one of 32 tiles, the lane's: portable_pairs_load
-    int next[pairs];       // pairs of the next tile
-    uint32_t mask[pairs][conv_pair_groups]; // of the next tile
+    int next[pairs];       // pairs of the next scope
+    uint32_t mask[pairs][conv_pair_groups]; // of the next scope
 };
 
 // The numbers of the pairs of 32 tiles, `tile` a multiple of 32: a lane has those of tile + lane;
@@ -98,22 +101,23 @@ SPIRA_DEVICE void portable_pairs_load(const conv_params &p, const conv_work &wor
     }
 }
 
+// Loads what follows: a scope of a tile. first: the scope's first word.
 template <typename T>
-SPIRA_DEVICE void portable_tile_load(const conv_params &p, const conv_work &work, int tile,
-                                     portable_cursor<T::pairs> &c) {
-    if (tile % 32 == 0) {
+SPIRA_DEVICE void portable_scope_load(const conv_params &p, const conv_work &work, int tile,
+                                      int first, portable_cursor<T::pairs> &c) {
+    if (tile % 32 == 0 && first == 0) {
         portable_pairs_load<T>(p, work, tile, c.pair);
     }
 #pragma unroll
     for (int i = 0; i < T::pairs; ++i) {
         c.next[i] = __shfl_sync(~0u, c.pair[i], tile % 32);
-        conv_masks_load(p, work, tile, c.next[i], c.mask[i]);
+        conv_masks_load(p, work, tile, first, c.next[i], c.mask[i]);
     }
 }
 
 template <typename T>
-SPIRA_DEVICE void portable_tile_next(const conv_params &p, const conv_work &work,
-                                     portable_cursor<T::pairs> &c) {
+SPIRA_DEVICE void portable_scope_next(const conv_params &p, const conv_work &work,
+                                      portable_cursor<T::pairs> &c) {
     const int own = (int)threadIdx.x / 32 % T::pairs, at = warp_lane() * portable_lane_rows;
     int pair = 0;
     c.all = c.of[0] = c.of[1] = 0;
@@ -130,9 +134,14 @@ SPIRA_DEVICE void portable_tile_next(const conv_params &p, const conv_work &work
         c.source = p.order.source + ((int64_t)group * p.volume * order_rows + at % order_rows);
     }
     c.words = __ballot_sync(~0u, c.all != 0);
-    ++c.tile;
-    c.shortcut = p.shortcut.chunks > 0 && c.tile < work.tiles;
-    portable_tile_load<T>(p, work, c.tile + 1, c);
+    c.word += conv_scope_words;
+    if (c.word >= order_words(p.volume)) {
+        c.word = 0;
+        ++c.tile;
+    }
+    const bool last = conv_scope_last(p, c.word);
+    c.shortcut = p.shortcut.chunks > 0 && c.tile < work.tiles && last;
+    portable_scope_load<T>(p, work, c.tile + last, last ? 0 : c.word + conv_scope_words, c);
 }
 
 // Before the first tile. groups: of the pair, those of the thread block; it has one tile if it has
@@ -141,24 +150,25 @@ template <typename T>
 SPIRA_DEVICE void portable_cursor_begin(const conv_params &p, const conv_work &work,
                                         uint32_t groups, portable_cursor<T::pairs> &c) {
     c.tile = -1;
+    c.word = order_words(p.volume);
     c.row = c.first = c.skip = 0;
     c.source = nullptr;
     c.rest = c.own = c.words = 0;
     c.shortcut = false;
     c.turn = (int)portable_uniform(threadIdx.x / 32 / T::pairs);
-    portable_tile_load<T>(p, work, 0, c);
+    portable_scope_load<T>(p, work, 0, 0, c);
     if (T::pairs == 1) {
         c.mask[0][0] = groups & 1 ? c.mask[0][0] : 0;
         c.mask[0][1] = groups & 2 ? c.mask[0][1] : 0;
     }
 }
 
-// Finds offsets of which some are still to come: of this tile, or of the next one.
+// Finds offsets of which some are still to come: of this scope, or of the next one.
 template <typename T>
 SPIRA_DEVICE void portable_cursor_refill(const conv_params &p, const conv_work &work,
                                          portable_cursor<T::pairs> &c) {
     if (!c.words && !c.shortcut && c.tile < work.tiles) {
-        portable_tile_next<T>(p, work, c);
+        portable_scope_next<T>(p, work, c);
     }
     if (c.words) {
         const int word = __ffs((int)c.words) - 1;
@@ -166,7 +176,7 @@ SPIRA_DEVICE void portable_cursor_refill(const conv_params &p, const conv_work &
         c.words &= c.words - 1;
         c.rest = portable_spread(c.all, word);
         c.own = warp_lane() * portable_lane_rows < order_rows ? low : high;
-        c.first = word * 32;
+        c.first = (c.word + word) * 32;
     }
 }
 
@@ -255,7 +265,8 @@ SPIRA_DEVICE void portable_entry_next(const conv_params &p, const conv_work &wor
             portable_turn_next(stages, portable_teams<T>(p), c.turn, c.skip);
         }
     } while (others);
-    what |= !c.rest && !c.words && !c.shortcut ? 0u + portable_last : 0u;
+    const bool last = !c.rest && !c.words && !c.shortcut && conv_scope_last(p, c.word);
+    what |= last ? 0u + portable_last : 0u;
     what |= (uint32_t)c.turn * portable_first;
     __syncwarp(); // the slot's last entry has been read
     const int lane = warp_lane();

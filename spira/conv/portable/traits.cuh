@@ -27,7 +27,6 @@ enum {
     portable_lane_rows = portable_gathered / 32,
     portable_stages_least = 3,
     portable_stages_most = 8,
-    portable_volume_most = 1024, // offsets: 32 words of the mask, one a lane
 };
 
 // ---- variants -----------------------------------------------------------------------------------
