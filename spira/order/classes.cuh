@@ -11,6 +11,15 @@
 
 namespace spira {
 
+enum {
+    order_row_bits = 10,                   // of a row's number in its chunk
+    order_low_bits = order_class_bits / 2, // of a class, for the first of two passes
+    order_classes_each = (int)order_classes / order_threads, // of a thread
+};
+
+static_assert(1 << order_row_bits == order_run, "the bits of a row");
+static_assert(order_classes_each == 2, "loads and stores of two classes");
+
 // The table of classes as a search tree (tree_node).
 typedef uint32_t order_tree[order_classes];
 
@@ -22,11 +31,11 @@ struct order_chunk {
 
 struct __align__(16) order_class_shared {
     union {
-        order_tree tree; // until the classes are known
-        order_item item[order_run];
+        order_tree tree; // before the sort
+        order_shared sort;
     };
-    order_shared sort;
     order_columns columns;
+    int rows[order_classes];        // of each class in the chunk
     order_chunk chunk[order_warps]; // for each warp a copy
 };
 
@@ -101,10 +110,10 @@ SPIRA_DEVICE uint2 order_load_table(const order_task &task) {
 
 // Makes the tree of what the threads of a block have loaded. The block needs a barrier behind it.
 SPIRA_DEVICE void order_make_tree(uint2 two, order_tree &tree) {
-    const int first = order_digits_each * (int)threadIdx.x;
-    const uint32_t own[order_digits_each] = {two.x, two.y};
+    const int first = order_classes_each * (int)threadIdx.x;
+    const uint32_t own[order_classes_each] = {two.x, two.y};
 #pragma unroll
-    for (int j = 0; j < order_digits_each; ++j) {
+    for (int j = 0; j < order_classes_each; ++j) {
         const int c = first + j;
         tree[c ? tree_node(order_classes, c) : 0] = own[j];
     }
@@ -136,31 +145,59 @@ SPIRA_DEVICE void order_find_classes_of(const order_task &task, const order_tree
     }
 }
 
-// Writes the pieces of a chunk, whose rows are counted by class, and adds its rows to the totals;
-// clears the weights of the run of the same number. Called by all threads of a block; has a barrier
-// inside, and needs one behind. rows: of the chunk
-SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratch &scratch,
-                                      int number, const order_chunk &chunk, order_shared &s) {
+// Writes the pieces of a chunk, and adds its rows to the totals; clears the weights of the run of
+// the same number. Called by all threads of a block; has a barrier inside. rows [order_classes]: of
+// each class in the chunk
+SPIRA_DEVICE void order_write_classes(const order_task &task, const order_scratch &s, int number,
+                                      int32_t chunk, const int *rows, int *scan) {
     const int32_t runs = order_count_runs(task.request.capacity);
-    const int c = order_digits_each * (int)threadIdx.x;
-    int own[order_digits_each];
-    int at = order_place_digits(own, s);
-    // Rows that do not exist are at the end of the last class.
-    own[1] -= threadIdx.x == order_threads - 1 ? order_run - chunk.rows : 0;
-    uint32_t piece[order_digits_each];
+    const int32_t first_run = task.first_run;
+    const int c = order_classes_each * (int)threadIdx.x;
+    const int2 two = *(const int2 *)(rows + c);
+    const int own[order_classes_each] = {two.x, two.y};
+    int at = block_exclusive_sum<order_threads>(two.x + two.y, scan);
+    uint32_t piece[order_classes_each];
 #pragma unroll
-    for (int j = 0; j < order_digits_each; ++j) {
+    for (int j = 0; j < order_classes_each; ++j) {
         piece[j] = (uint32_t)at | (uint32_t)own[j] << 16;
         at += own[j];
         if (own[j]) {
-            atomicAdd(scratch.total + number * order_classes + c + j, own[j]);
+            atomicAdd(s.total + number * order_classes + c + j, own[j]);
         }
     }
-    *(uint2 *)(scratch.piece + (int64_t)task.first_run * order_classes +
-               order_piece_at((unsigned)c, (uint32_t)chunk.number, (uint32_t)runs)) = {piece[0],
-                                                                                       piece[1]};
+    *(uint2 *)(s.piece + (int64_t)first_run * order_classes +
+               order_piece_at((unsigned)c, (uint32_t)chunk, (uint32_t)runs)) = {piece[0], piece[1]};
     if (threadIdx.x == 0) {
-        ((uint2 *)scratch.weight)[task.first_run + chunk.number] = {0, 0};
+        ((uint2 *)s.weight)[first_run + chunk] = {0, 0};
+    }
+}
+
+// Sorts by the bits of the row from `shift` on.
+template <int shift, int bits>
+SPIRA_DEVICE void order_sort_class_digit(order_item (&item)[order_items], order_shared &s) {
+    uint32_t digit[order_items];
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        digit[i] = (uint32_t)item[i].row >> shift & ((1 << bits) - 1);
+    }
+    order_sort_digit<bits>(digit, item, s);
+}
+
+// Sorts the rows of a chunk by class. In a chunk, class and row number fit one word.
+SPIRA_DEVICE void order_sort_by_class(const uint32_t (&key)[order_items],
+                                      const uint32_t (&class_of)[order_items], int32_t begin,
+                                      order_item (&item)[order_items], order_shared &s) {
+    const int first = order_first();
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        item[i] = {key[i], (int32_t)(class_of[i] << order_row_bits) | (first + i * 32)};
+    }
+    order_sort_class_digit<order_row_bits, order_low_bits>(item, s);
+    order_sort_class_digit<(int)order_row_bits + order_low_bits,
+                           (int)order_class_bits - order_low_bits>(item, s);
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        item[i].row = begin + (item[i].row & (order_run - 1));
     }
 }
 
@@ -171,13 +208,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     __shared__ order_class_shared shared;
     const int number = block_find_part(batch.first[order_by_run], (int32_t)blockIdx.x);
     const order_task &task = batch.task[number];
-    if (!order_has_parameters(task)) {
-        return;
-    }
     const int first = order_first();
     uint32_t key[order_items], class_of[order_items];
-    int rank[order_items];
-    order_clear_digits(shared.sort);
+    ((int2 *)shared.rows)[threadIdx.x] = {0, 0};
     order_chunk &chunk = shared.chunk[threadIdx.x / 32];
     order_set_in_warp(chunk.number, (int32_t)blockIdx.x - batch.first[order_by_run][number]);
     const uint2 two = order_load_table(task);
@@ -192,27 +225,22 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     order_find_classes_of(task, shared.tree, key, class_of);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        if (first + i * 32 >= rows) {
+        if (first + i * 32 < rows) {
+            atomicAdd(shared.rows + class_of[i], 1);
+        } else {
             class_of[i] = order_classes - 1; // the end of the last class
         }
     }
-    order_count_digits(class_of, rank, shared.sort);
     __syncthreads(); // all rows are counted
     pdl_wait();
-    order_write_classes(task, s, number, chunk, shared.sort);
-    __syncthreads(); // the beginnings are there
+    order_write_classes(task, s, number, chunk.number, shared.rows, shared.sort.scan);
     const int32_t begin = chunk.number * order_run;
     order_item item[order_items];
-#pragma unroll
-    for (int i = 0; i < order_items; ++i) {
-        item[i] = {key[i], begin + first + i * 32};
-    }
-    order_put_items(class_of, rank, item, shared.item, shared.sort);
-    __syncthreads(); // the items are sorted
+    order_sort_by_class(key, class_of, begin, item, shared.sort);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         if (first + i * 32 < rows) {
-            s.item[task.first_row + begin + first + i * 32] = shared.item[first + i * 32];
+            s.item[task.first_row + begin + first + i * 32] = item[i];
         }
     }
 }

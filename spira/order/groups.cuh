@@ -69,7 +69,7 @@ SPIRA_DEVICE void order_group_write(const order_task &task, const order_scratch 
 SPIRA_PLAIN_KERNEL void __launch_bounds__(order_threads, order_residents)
     order_group_kernel(const __grid_constant__ order_batch batch, order_scratch s) {
     __shared__ order_group_shared shared;
-    order_clear_run(shared.run);
+    order_clear_heads(shared.run);
     // order_class_kernel releases this one when order_clear_kernel has ended: the tickets are
     // clear.
     const int32_t ticket = block_ticket(s.drawn, &shared.ticket);

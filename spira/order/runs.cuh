@@ -16,10 +16,9 @@ namespace spira {
 // What a run's sort keeps in shared memory.
 struct order_run_shared {
     union {
-        order_item item[order_run];
+        order_shared sort;
         int32_t head[order_run]; // before the sort; see order_find_heads
     };
-    order_shared sort;
     int scan[3][order_warps];
     int last[order_warps]; // position of the last head of each warp, or -1
     // The classes of the run's first and last row, and their positions from the run's first.
@@ -75,9 +74,8 @@ SPIRA_DEVICE void order_find_classes(const order_totals &total, const order_rang
     }
 }
 
-// Prepares order_sort_run. Called by all threads of a block.
-SPIRA_DEVICE void order_clear_run(order_run_shared &s) {
-    order_clear_digits(s.sort);
+// Called by all threads of a block, before order_sort_run.
+SPIRA_DEVICE void order_clear_heads(order_run_shared &s) {
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
         s.head[threadIdx.x + i * order_threads] = -1;
@@ -199,7 +197,7 @@ SPIRA_DEVICE void order_sort_run(const order_task &task, const order_scratch &s,
         }
     }
     const uint32_t differ = order_find_differ(run.rows, item, shared);
-    order_sort_by_key(differ, item, shared.item, shared.sort);
+    order_sort_by_key(differ, item, shared.sort);
 }
 
 } // namespace spira

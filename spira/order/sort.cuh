@@ -2,9 +2,9 @@
 // spira/order/sort.cuh: a radix sort of 1024 items inside one thread block, stable.
 //
 // Element i of a lane is at position order_first() + i * 32. A pass ranks the elements by one digit
-// of 10 bits, a class or a part of a key, and exchanges them through shared memory. The keys of a
-// run differ in 11 to 20 of 24 bits (sectors): mostly two passes, at most three. Keys by directions
-// have 27 bits: at most three.
+// of up to 6 bits and exchanges them through shared memory: fewer passes of 8 bits would take more
+// instructions. The keys of a run differ in some 11 of 24 bits (sectors): mostly two passes, at
+// most four. Keys by directions have 27 bits: at most five.
 #ifndef SPIRA_ORDER_SORT_CUH
 #define SPIRA_ORDER_SORT_CUH
 
@@ -14,35 +14,23 @@
 namespace spira {
 
 enum {
-    order_digits = order_classes,
-    order_digits_each = (int)order_digits / order_threads, // of a thread
+    order_digit_bits = 6, // of a digit of the sort, at most
+    order_digits = 1 << order_digit_bits,
 };
 
-static_assert(order_warps == 16 && order_items * 32 <= 255, "16 bytes of counts for a digit");
-static_assert(order_digits_each == 2, "loads and stores of two digits");
-
-// How many elements each warp has.
-struct __align__(16) order_warp_counts {
-    uint8_t count[order_warps];
-};
+static_assert(order_warps == 16 && order_items == 2,
+              "16 bytes of counts for a digit; a warp counts up to 64 elements");
 
 struct __align__(16) order_shared {
-    order_warp_counts digit[order_digits]; // of each digit
-    uint16_t begin[order_digits];          // position of the first of its elements
-    int scan[order_warps];
+    order_item item[order_run];
+    uint8_t count[order_digits][order_warps + 4]; // elements of each warp; spread over the banks
+    uint16_t begin[order_warps][order_digits];    // position of the first of them
+    int scan[order_warps];                        // of block_exclusive_sum
 };
 
 // The position of a thread's first element.
 SPIRA_DEVICE int order_first() {
     return (int)threadIdx.x / 32 * order_items * 32 + (int)threadIdx.x % 32;
-}
-
-// Clears the counts. Called by all threads of a block, which need a barrier before they count.
-SPIRA_DEVICE void order_clear_digits(order_shared &s) {
-#pragma unroll
-    for (int j = 0; j < order_digits_each; ++j) {
-        ((uint4 *)s.digit)[threadIdx.x + j * order_threads] = {0, 0, 0, 0};
-    }
 }
 
 // Ranks an element of each lane among those of its warp with the same digit: after those that were
@@ -59,90 +47,88 @@ SPIRA_DEVICE int order_rank_in_warp(uint32_t peers, T &counted) {
     return base + before;
 }
 
-// Counts the elements by digits and warps. Returns the rank of each among those of its warp with
-// the same digit.
-SPIRA_DEVICE void order_count_digits(const uint32_t (&digit)[order_items], int (&rank)[order_items],
-                                     order_shared &s) {
+// Finds where the elements of this warp begin: a digit's elements follow those of the digits
+// before, a warp's those of the warps before. Each warp sums up all counts by itself: a sum over
+// the thread block would take two more barriers. Called by all threads of a block, which has
+// counted.
+template <int bits>
+SPIRA_DEVICE void order_find_begins(order_shared &s) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, each = (1 << bits) / 32;
+    uint32_t all[each] = {}, front[each] = {}, sum = 0; // front: in the warps before
+#pragma unroll
+    for (int w = 0; w < order_warps / 4; ++w) {
+        const int below = min(max(warp - w * 4, 0), 4);
+        const uint32_t mask = below == 4 ? ~0u : (1u << 8 * below) - 1;
+#pragma unroll
+        for (int j = 0; j < each; ++j) {
+            const uint32_t four = ((const uint32_t *)s.count[lane * each + j])[w];
+            all[j] = bytes_add(four, all[j]);
+            front[j] = bytes_add(four & mask, front[j]);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < each; ++j) {
+        sum += all[j];
+    }
+    uint32_t at = (uint32_t)warp_sum_up_to((int)sum) - sum;
+#pragma unroll
+    for (int j = 0; j < each; ++j) {
+        s.begin[warp][lane * each + j] = (uint16_t)(at + front[j]);
+        at += all[j];
+    }
+    __syncwarp();
+}
+
+// Sorts by one digit of 5 or 6 bits. Called by all threads of a block; has two barriers inside.
+// s.item is not stored to before all threads have called.
+template <int bits = order_digit_bits>
+SPIRA_DEVICE void order_sort_digit(const uint32_t (&digit)[order_items],
+                                   order_item (&item)[order_items], order_shared &s) {
+    static_assert(bits == 5 || bits == 6, "digits for each lane");
+    const int first = order_first(), warp = threadIdx.x / 32;
+    int rank[order_items];
+#pragma unroll
+    for (int d = (int)threadIdx.x % 32; d < 1 << bits; d += 32) {
+        s.count[d][warp] = 0;
+    }
     uint32_t peers[order_items];
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        peers[i] = warp_peers<order_class_bits>(digit[i]);
+        peers[i] = warp_peers<bits>(digit[i]);
     }
+    __syncwarp();
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        rank[i] = order_rank_in_warp(peers[i], s.digit[digit[i]].count[threadIdx.x / 32]);
+        rank[i] = order_rank_in_warp(peers[i], s.count[digit[i]][warp]);
     }
-}
-
-// Returns how many elements of a digit the first `warps` warps have.
-SPIRA_DEVICE int order_sum_counts(const order_warp_counts &counts, int warps) {
-    const uint4 v = *(const uint4 *)&counts;
-    const uint32_t four[] = {v.x, v.y, v.z, v.w};
-    uint32_t sum = 0;
-#pragma unroll
-    for (int w = 0; w < order_warps / 4; ++w) {
-        const int below = min(max(warps - w * 4, 0), 4);
-        sum = bytes_add(four[w] & (below == 4 ? ~0u : (1u << 8 * below) - 1), sum);
-    }
-    return (int)sum;
-}
-
-// Finds where the digits begin. all: elements of this thread's two digits. Returns the position of
-// the first of them. Called by all threads of a block, which has counted; has a barrier inside, and
-// needs one before and behind.
-SPIRA_DEVICE int order_place_digits(int (&all)[order_digits_each], order_shared &s) {
-    const int d = order_digits_each * (int)threadIdx.x;
-#pragma unroll
-    for (int j = 0; j < order_digits_each; ++j) {
-        all[j] = order_sum_counts(s.digit[d + j], order_warps);
-    }
-    const int at = block_exclusive_sum<order_threads>(all[0] + all[1], s.scan);
-    ((uint32_t *)s.begin)[threadIdx.x] = (uint32_t)at | (uint32_t)(at + all[0]) << 16;
-    return at;
-}
-
-// Stores the elements at their positions. to [order_run]: shared memory
-SPIRA_DEVICE void order_put_items(const uint32_t (&digit)[order_items],
-                                  const int (&rank)[order_items],
-                                  const order_item (&item)[order_items], order_item *to,
-                                  const order_shared &s) {
+    __syncthreads();
+    order_find_begins<bits>(s);
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        const int before = order_sum_counts(s.digit[digit[i]], (int)threadIdx.x / 32);
-        to[s.begin[digit[i]] + before + rank[i]] = item[i];
+        s.item[s.begin[warp][digit[i]] + rank[i]] = item[i];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < order_items; ++i) {
+        item[i] = s.item[first + i * 32];
     }
 }
 
 // Sorts by the key, digit by digit. differ: the bits in which keys may differ; a digit begins at
-// the lowest one that is left. The counts are clear. Called by all threads of a block, with the
-// same `differ` and a barrier before; on the way there are more. stored [order_run]: shared memory
+// the lowest one that is left. Same arguments in all threads of the block.
 SPIRA_DEVICE void order_sort_by_key(uint32_t differ, order_item (&item)[order_items],
-                                    order_item *stored, order_shared &s) {
-    const uint32_t some = order_digits - 1;
+                                    order_shared &s) {
 #pragma unroll 1
     while (differ) {
         const int shift = __ffs((int)differ) - 1;
+        const uint32_t some = (1u << order_digit_bits) - 1;
         uint32_t digit[order_items];
-        int rank[order_items], all[order_digits_each];
 #pragma unroll
         for (int i = 0; i < order_items; ++i) {
             digit[i] = item[i].key >> shift & some;
         }
-        order_count_digits(digit, rank, s);
-        __syncthreads(); // all are counted
-        order_place_digits(all, s);
-        __syncthreads(); // the beginnings are there
-        order_put_items(digit, rank, item, stored, s);
-        __syncthreads(); // all are stored
-#pragma unroll
-        for (int i = 0; i < order_items; ++i) {
-            item[i] = stored[order_first() + i * 32];
-        }
+        order_sort_digit<order_digit_bits>(digit, item, s);
         differ &= ~(some << shift);
-        if (differ) {
-            order_clear_digits(s);
-            __syncthreads();
-        }
     }
 }
 
