@@ -32,15 +32,11 @@ SPIRA_API status choose_largest(const choose_largest_args<W> *args, void *scratc
     choose_scratch s;
     SPIRA_TRY(workspace_open(scratch, scratch_bytes,
                              [&](workspace *w) { choose_carve(w, args->set.capacity, &s); }));
-    const int bits = 33 + args->layout->width_batch;
-    const launch_config as = {(unsigned)ceil_div(args->set.capacity, choose_threads),
-                              choose_threads, stream, "choose_largest"};
-    uint64_t *const key = radix_input(&s.radix, s.sorted, 0, bits);
+    const launch_config as = radix_voxels_launch(args->set, stream, "choose_largest");
     SPIRA_TRY(numeric_dispatch<format>(args->type, [&](auto tag) {
-        return kernel_launch(choose_key_kernel<W, typename decltype(tag)::element>, as, *args,
-                             *args->layout, (uint64_t)1 << (bits - 1), key);
+        const choose_keys<W, typename decltype(tag)::element> of = {*args, *args->layout};
+        return radix_voxels_sort(&s.voxels, of, 33 + args->layout->width_batch, s.order, as);
     }));
-    SPIRA_TRY(radix_sort<true>(&s.radix, s.sorted, s.order, 0, bits, stream));
     return kernel_launch(choose_mark_kernel<W>, as, *args, s);
 }
 
@@ -55,9 +51,7 @@ template <typename W>
 SPIRA_API status choose_members(const choose_members_args<W> *args, cudaStream_t stream) {
     SPIRA_TRY(choose_members_check(args));
     return kernel_launch(choose_members_kernel<W>,
-                         {(unsigned)ceil_div(args->set.capacity, choose_threads), choose_threads,
-                          stream, "choose_members"},
-                         *args);
+                         radix_voxels_launch(args->set, stream, "choose_members"), *args);
 }
 
 } // namespace spira

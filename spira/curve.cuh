@@ -13,8 +13,9 @@ template <typename W>
 SPIRA_API status curve_order_workspace(const curve_args<W> *args, size_t *bytes) {
     SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
     SPIRA_TRY(capacity_check(args->set.capacity, "set.capacity"));
-    curve_scratch s;
-    return workspace_measure(bytes, [&](workspace *w) { curve_carve(w, args->set.capacity, &s); });
+    radix_voxels s;
+    return workspace_measure(bytes,
+                             [&](workspace *w) { radix_voxels_carve(w, args->set.capacity, &s); });
 }
 
 // Orders the voxels of a set along a curve.
@@ -33,18 +34,13 @@ template <typename W>
 SPIRA_API status curve_order(const curve_args<W> *args, void *scratch, size_t scratch_bytes,
                              cudaStream_t stream) {
     SPIRA_TRY(curve_check(args));
-    curve_scratch s;
+    radix_voxels s;
     SPIRA_TRY(workspace_open(scratch, scratch_bytes,
-                             [&](workspace *w) { curve_carve(w, args->set.capacity, &s); }));
-    const int bits = curve_bits(args->layout, args->depth);
-    const unsigned blocks = (unsigned)ceil_div(args->set.capacity, curve_threads);
-    SPIRA_TRY(kernel_launch(curve_code_kernel<W>, {blocks, curve_threads, stream, "curve_order"},
-                            *args, *args->layout, (uint64_t)1 << bits,
-                            radix_input(&s.radix, s.sorted, 0, bits + 1)));
-    SPIRA_TRY(radix_sort<true>(&s.radix, s.sorted, args->order, 0, bits + 1, stream));
-    return args->rank ? kernel_launch(curve_rank_kernel<W>,
-                                      {blocks, curve_threads, stream, "curve_order"}, *args)
-                      : status_success();
+                             [&](workspace *w) { radix_voxels_carve(w, args->set.capacity, &s); }));
+    const launch_config as = radix_voxels_launch(args->set, stream, "curve_order");
+    SPIRA_TRY(radix_voxels_sort(&s, curve_keys<W>{*args, *args->layout},
+                                curve_bits(args->layout, args->depth) + 1, args->order, as));
+    return args->rank ? kernel_launch(curve_rank_kernel<W>, as, *args) : status_success();
 }
 
 } // namespace spira

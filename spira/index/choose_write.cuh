@@ -9,62 +9,51 @@
 
 namespace spira {
 
-enum { choose_threads = 256 };
-
 struct choose_scratch {
-    radix_scratch<uint64_t> radix;
-    uint64_t *sorted; // [capacity] batch << 32 | choose_key
-    int32_t *order;   // [capacity] the row of each
+    radix_voxels voxels; // keys: batch << 32 | choose_key
+    int32_t *order;      // [capacity] the row of each
 };
 
 SPIRA_API void choose_carve(workspace *w, int32_t capacity, choose_scratch *s) {
-    radix_carve(w, capacity, true, &s->radix);
-    s->sorted = workspace_take<uint64_t>(w, capacity);
+    radix_voxels_carve(w, capacity, &s->voxels);
     s->order = workspace_take<int32_t>(w, capacity);
 }
 
-// key [capacity]: behind the count, `end`, which is above all keys
 template <typename W, typename E>
-SPIRA_KERNEL void __launch_bounds__(choose_threads)
-    choose_key_kernel(const __grid_constant__ choose_largest_args<W> a,
-                      const __grid_constant__ word_layout layout, uint64_t end, uint64_t *key) {
-    const int32_t i = (int32_t)(blockIdx.x * choose_threads + threadIdx.x);
-    if (i == 0) {
-        device_status_raise_count(a.trouble, *a.set.count, a.set.capacity);
-    }
-    if (i >= a.set.capacity) {
-        return;
-    }
-    if (i >= voxel_set_count(a.set)) {
-        key[i] = end;
-        return;
-    }
+struct choose_keys {
+    choose_largest_args<W> args;
+    word_layout layout;
+};
+
+template <typename W, typename E>
+SPIRA_DEVICE uint64_t radix_voxel_key(const choose_keys<W, E> &of, int32_t i) {
+    const choose_largest_args<W> &a = of.args;
     const float score =
         element_to_float(((const E *)a.scores)[(int64_t)i * a.channels + a.channel]);
     if (float_is_nan(score)) {
         device_status_raise(a.trouble, device_flag_not_finite, (uint32_t)i);
     }
-    const uint64_t batch = (uint64_t)word_unpack<W>(&layout, a.set.words[i]).batch;
-    key[i] = batch << 32 | choose_key(score);
+    const uint64_t batch = (uint64_t)word_unpack<W>(&of.layout, a.set.words[i]).batch;
+    return batch << 32 | choose_key(score);
 }
 
 // Marks the first `most` rows of each batch element in the order of the keys.
 template <typename W>
-SPIRA_KERNEL void __launch_bounds__(choose_threads)
+SPIRA_KERNEL void __launch_bounds__(radix_voxel_threads)
     choose_mark_kernel(const __grid_constant__ choose_largest_args<W> a, const choose_scratch s) {
-    const int32_t i = (int32_t)(blockIdx.x * choose_threads + threadIdx.x);
+    const int32_t i = (int32_t)(blockIdx.x * radix_voxel_threads + threadIdx.x);
     const int32_t count = voxel_set_count(a.set);
     if (i < count) {
-        const uint64_t key = s.sorted[i];
-        const int first = search_lower_bound(s.sorted, 0, count, key >> 32 << 32);
+        const uint64_t *const sorted = s.voxels.sorted, key = sorted[i];
+        const int first = search_lower_bound(sorted, 0, count, key >> 32 << 32);
         a.mask[s.order[i]] = i - first < a.most && (uint32_t)key != UINT32_MAX;
     }
 }
 
 template <typename W>
-SPIRA_KERNEL void __launch_bounds__(choose_threads)
+SPIRA_KERNEL void __launch_bounds__(radix_voxel_threads)
     choose_members_kernel(const __grid_constant__ choose_members_args<W> a) {
-    const int32_t i = (int32_t)(blockIdx.x * choose_threads + threadIdx.x);
+    const int32_t i = (int32_t)(blockIdx.x * radix_voxel_threads + threadIdx.x);
     if (i == 0) {
         device_status_raise_count(a.trouble, *a.set.count, a.set.capacity);
         device_status_raise_count(a.trouble, *a.other.count, a.other.capacity);

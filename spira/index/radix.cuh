@@ -18,6 +18,7 @@
 #include "../base/launch.cuh"
 #include "../base/lookback.cuh"
 #include "../status.cuh"
+#include "../voxel_set.h"
 #include "../workspace.h"
 
 namespace spira {
@@ -413,6 +414,52 @@ SPIRA_API status radix_sort(const radix_scratch<W> *s, W *sorted, int32_t *order
                                 {(unsigned)s->tiles, radix_threads, stream, "radix sort"}, p));
     }
     return status_success();
+}
+
+// ---- the voxels of a set by a key ---------------------------------------------------------------
+
+// The order of a set's voxels by keys of 64 bits, equal keys in the order of the set.
+struct radix_voxels {
+    radix_scratch<uint64_t> radix;
+    uint64_t *sorted; // [capacity] the keys, ascending
+};
+
+SPIRA_API void radix_voxels_carve(workspace *w, int32_t capacity, radix_voxels *s) {
+    radix_carve(w, capacity, true, &s->radix);
+    s->sorted = workspace_take<uint64_t>(w, capacity);
+}
+
+enum { radix_voxel_threads = 256 };
+
+// key [capacity]: radix_voxel_key(of, i), called for the voxels up to the count; then `end`, which
+// is above all of them. of.args has the set and what receives its status.
+template <typename K>
+SPIRA_KERNEL void __launch_bounds__(radix_voxel_threads)
+    radix_voxel_kernel(const __grid_constant__ K of, uint64_t end, uint64_t *key) {
+    const int32_t i = (int32_t)(blockIdx.x * radix_voxel_threads + threadIdx.x);
+    if (i == 0) {
+        device_status_raise_count(of.args.trouble, *of.args.set.count, of.args.set.capacity);
+    }
+    if (i < of.args.set.capacity) {
+        key[i] = i < voxel_set_count(of.args.set) ? radix_voxel_key(of, i) : end;
+    }
+}
+
+// A kernel for each row of a set's capacity.
+template <typename W>
+SPIRA_API launch_config radix_voxels_launch(const voxel_set<W> &set, cudaStream_t stream,
+                                            const char *name) {
+    return {(unsigned)ceil_div(set.capacity, radix_voxel_threads), radix_voxel_threads, stream,
+            name};
+}
+
+// Sorts them: s->sorted, and order [capacity]: the row of each. bits: of the keys and of their end.
+template <typename K>
+SPIRA_API status radix_voxels_sort(const radix_voxels *s, const K &of, int bits, int32_t *order,
+                                   const launch_config &as) {
+    SPIRA_TRY(kernel_launch(radix_voxel_kernel<K>, as, of, (uint64_t)1 << (bits - 1),
+                            radix_input(&s->radix, s->sorted, 0, bits)));
+    return radix_sort<true>(&s->radix, s->sorted, order, 0, bits, as.stream);
 }
 
 } // namespace spira
