@@ -15,8 +15,9 @@ namespace spira {
 // errors   an epsilon that is not above 0
 // Asynchronous, deterministic, equal to norm_host (a NaN may have other bits; silu and gelu differ
 // by the rounding of exp and erf). A NaN or an infinity stays in its row.
-// cost     one launch, no scratch: each row is read and written once. Widest if channels is a
-//          multiple of 8 and all arrays are aligned to 16 bytes
+// cost     one launch, no scratch: each row is read and written once; of more than 1024 channels, it
+//          is read three times. Widest if channels is a multiple of 8 and all arrays are aligned to
+//          16 bytes
 template <numeric format = numeric_any>
 SPIRA_API status norm(const norm_args *args, cudaStream_t stream) {
     SPIRA_TRY(norm_check(args));
@@ -30,7 +31,7 @@ SPIRA_API status norm(const norm_args *args, cudaStream_t stream) {
         typedef typename decltype(tag)::element E;
         void (*const kernel)(const norm_args, const norm_cut) = held <= 1   ? norm_kernel<E, 1>
                                                                 : held <= 4 ? norm_kernel<E, 4>
-                                                                            : norm_kernel<E, 16>;
+                                                                            : norm_kernel<E, 0>;
         return kernel_launch(kernel, {(unsigned)blocks, norm_threads, stream, "norm"}, *args, cut);
     });
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/norm/row.cuh: the kernel of norm (norm.cuh).
 //
-// Up to 32 lanes of a warp share a row and keep it in registers: it is read once. All lanes add up
-// the same numbers in the same order, so each knows the sums.
+// Up to 32 lanes of a warp share a row and keep it in registers: it is read once. Rows of more than
+// 1024 channels are read three times. All lanes add up the same numbers in the same order, so each
+// knows the sums.
 #ifndef SPIRA_NORM_ROW_CUH
 #define SPIRA_NORM_ROW_CUH
 
@@ -38,9 +39,9 @@ SPIRA_DEVICE void norm_vector_read(const float *vector, int channels, int first,
     }
 }
 
-// held: groups of 8 channels that a lane keeps
+// held: groups of 8 channels that a lane keeps; 0: it reads them again
 template <typename E, int held>
-SPIRA_KERNEL void __launch_bounds__(norm_threads, held > 4 ? 1 : 2)
+SPIRA_KERNEL void __launch_bounds__(norm_threads, 2)
     norm_kernel(const __grid_constant__ norm_args a, const norm_cut cut) {
     const int lanes = 1 << cut.log_lanes, lane = (int)threadIdx.x & (lanes - 1);
     const int rows = norm_threads >> cut.log_lanes; // of a thread block
@@ -48,35 +49,46 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads, held > 4 ? 1 : 2)
     const bool there = i < *a.count && i < a.capacity;
     const int64_t begin = there ? i * a.channels : 0;
     const int channels = there ? a.channels : 0; // rows past the last share the warp's sums
-    wide_elements<E, norm_group> row[held];
-    float sum = 0;
-#pragma unroll
-    for (int h = 0; h < held; ++h) {
+    constexpr int kept = held ? held : 1;
+    const int groups = held ? held : (int)ceil_div(channels, lanes * norm_group);
+    wide_elements<E, norm_group> row[kept];
+    const auto read = [&](int h) {
         const int first = (lane + h * lanes) * norm_group;
         wide_read_channels((const E *)a.in + begin, channels, first, cut.wide && first < channels,
-                           row[h]);
+                           row[h % kept]);
+    };
+    float sum = 0;
+#pragma unroll kept
+    for (int h = 0; h < groups; ++h) {
+        read(h);
 #pragma unroll
         for (int k = 0; k < norm_group; ++k) {
-            sum += element_to_float(row[h].at[k]);
+            sum += element_to_float(row[h % kept].at[k]);
         }
     }
     const float mean = a.kind == norm_layer ? norm_lanes_sum(sum, lanes) * cut.part : 0.0f;
     float squares = 0;
-#pragma unroll
-    for (int h = 0; h < held; ++h) {
+#pragma unroll kept
+    for (int h = 0; h < groups; ++h) {
+        if (!held) {
+            read(h);
+        }
 #pragma unroll
         for (int k = 0; k < norm_group; ++k) {
-            const float x = float_subtract(element_to_float(row[h].at[k]), mean);
+            const float x = float_subtract(element_to_float(row[h % kept].at[k]), mean);
             const bool own = (lane + h * lanes) * norm_group + k < channels;
             squares = own ? fmaf(x, x, squares) : squares;
         }
     }
     const float scale = norm_scale(a, cut.part, norm_lanes_sum(squares, lanes));
-#pragma unroll
-    for (int h = 0; h < held; ++h) {
+#pragma unroll kept
+    for (int h = 0; h < groups; ++h) {
         const int first = (lane + h * lanes) * norm_group;
         if (first >= channels) {
             continue;
+        }
+        if (!held) {
+            read(h);
         }
         wide_elements<E, norm_group> residual = {};
         if (a.residual) {
@@ -87,11 +99,11 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads, held > 4 ? 1 : 2)
         norm_vector_read(a.shift, channels, first, 0.0f, shift);
 #pragma unroll
         for (int k = 0; k < norm_group; ++k) {
-            const float x = float_subtract(element_to_float(row[h].at[k]), mean) * scale;
-            row[h].at[k] = element_from_float<E>(
+            const float x = float_subtract(element_to_float(row[h % kept].at[k]), mean) * scale;
+            row[h % kept].at[k] = element_from_float<E>(
                 norm_finish(a, fmaf(x, gain[k], shift[k]) + element_to_float(residual.at[k])));
         }
-        wide_write_channels(row[h], (E *)a.out + begin, channels, first, cut.wide);
+        wide_write_channels(row[h % kept], (E *)a.out + begin, channels, first, cut.wide);
     }
 }
 
