@@ -15,8 +15,8 @@ namespace spira {
 // errors   an epsilon that is not above 0
 // Asynchronous, deterministic, equal to norm_host (a NaN may have other bits; silu and gelu differ
 // by the rounding of exp and erf). A NaN or an infinity stays in its row.
-// cost     one launch, no scratch: each row is read and written once; of more than 1024 channels, it
-//          is read three times. Widest if channels is a multiple of 8 and all arrays are aligned to
+// cost     one launch, no scratch: each row is read and written once; above 1024 channels it is
+//          read three times. Widest if channels is a multiple of 8 and all arrays are aligned to
 //          16 bytes
 template <numeric format = numeric_any>
 SPIRA_API status norm(const norm_args *args, cudaStream_t stream) {
