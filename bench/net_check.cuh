@@ -219,29 +219,49 @@ static void *net_stored(bench_pool *pool, const float *floats, int64_t count, sp
     return to;
 }
 
-// Sampled rows of an int8 layer are those of the host loop, to the bit.
+// The rows of both sources of an int8 layer or of its shortcut: to->in, to->in2.
+template <typename T>
+static void net_stored_i8(bench_pool *pool, const side::check_layer *c, int64_t rows, T *to) {
+    const spira::conv_shape *shape = &c->step->shape;
+    to->in = (const int8_t *)net_stored(pool, c->in, rows * shape->cin, spira::numeric_i8);
+    to->in2 = (const int8_t *)net_stored(pool, c->in2, rows * shape->cin2, spira::numeric_i8);
+}
+
+// Sampled rows of an int8 layer are those of the host loop, to the bit. fused: its shortcut, of the
+// same outputs, or null
 template <typename W>
 static void net_check_i8(bench_session *s, const net_work<W> *w, int layer,
-                         const net_sample *sample, side::check_layer *c) {
+                         const net_sample *sample, side::check_layer *c, side::check_layer *fused) {
     int keep = s->pool.blocks;
     const spira::conv_shape *shape = &c->step->shape;
     const float *vectors = w->params + c->at.vectors;
     const int64_t values = (int64_t)sample->outputs * shape->cout;
-    const spira::conv_i8_weights weights =
-        spira::net_i8_weights(w->plan, layer, w->params + c->at.weight);
-    int8_t *quantised = bench_host<int8_t>(&s->pool, spira::conv_products(shape) * shape->cout);
-    BENCH_TRY(spira::conv_i8_weights_host(&weights, w->params + c->at.step, quantised));
+    spira::net_i8_operands operands;
+    char *memory =
+        bench_host<char>(&s->pool, spira::net_i8_carve(w->plan, layer, nullptr, &operands));
+    (void)spira::net_i8_carve(w->plan, layer, memory, &operands);
+    BENCH_TRY(spira::net_i8_operands_make(w->plan, layer, w->params, &operands));
     spira::conv_i8_host_args a = {};
+    spira::conv_shortcut shortcut = {};
+    net_stored_i8(&s->pool, c, sample->pairs, &a);
+    if (fused) {
+        const spira::conv_epilogue own =
+            spira::net_epilogue(w->plan, c->step->shortcut, w->params + fused->at.vectors);
+        shortcut.cin = fused->step->shape.cin;
+        shortcut.cin2 = fused->step->shape.cin2;
+        net_stored_i8(&s->pool, fused, sample->outputs, &shortcut);
+        shortcut.weights = operands.shortcut;
+        shortcut.bias = own.bias;
+        shortcut.shift = own.shift;
+        a.shortcut = &shortcut;
+    }
     a.shape = *shape;
-    a.in = (const int8_t *)net_stored(&s->pool, c->in, (int64_t)sample->pairs * shape->cin,
-                                      spira::numeric_i8);
-    a.in2 = (const int8_t *)net_stored(&s->pool, c->in2, (int64_t)sample->pairs * shape->cin2,
-                                       spira::numeric_i8);
-    a.weight = quantised;
+    a.weight = operands.weight;
     a.map = sample->map;
     a.outputs = sample->outputs;
     a.epilogue = spira::net_epilogue(w->plan, layer, vectors);
     a.quantisation = spira::net_quantisation(w->plan, layer, vectors);
+    a.quantisation.step = operands.step;
     a.epilogue.residual = net_stored(&s->pool, c->residual, values,
                                      spira::conv_residual_type(shape, &a.quantisation));
     char *out = bench_host<char>(&s->pool, values * spira::numeric_size(c->step->type));
@@ -251,8 +271,10 @@ static void net_check_i8(bench_session *s, const net_work<W> *w, int layer,
             bench_fail("%s: %s: an int8 output differs from the host's", w->label, c->layer->name);
         }
     }
-    side::check_free_operands(c);
     side::check_free(c);
+    if (fused) {
+        side::check_free(fused);
+    }
     bench_pool_free(&s->pool, keep);
 }
 
@@ -271,8 +293,12 @@ static void net_check_layers(bench_session *s, const net_work<W> *w) {
             sample[i] = net_sample_make(&s->pool, w, i);
             c[i] = net_check_fetch(s, w, i, &sample[i]);
             const bool i8 = w->plan->step[i].shape.type == spira::numeric_i8;
-            if (i8) {
-                net_check_i8(s, w, i, &sample[i], &c[i]);
+            const int shortcut = w->plan->step[i].shortcut;
+            if (i8 && c[i].got) { // else it is checked with the layer that it is fused into
+                net_check_i8(s, w, i, &sample[i], &c[i],
+                             shortcut == spira::net_none ? nullptr : &c[shortcut]);
+            } else if (i8) {
+                continue;
             } else if (w->plan->step[i].type != spira::numeric_i8) { // which has another bound
                 layer[convolutions++] = i;
             }

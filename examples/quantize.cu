@@ -204,6 +204,19 @@ static spira::status frame_calibrate(table *t, const side::job *j, const side::p
     return runner_end(&r);
 }
 
+// Bytes of a network's features on a GPU, whose plan lets them share memory. limits: of a frame
+static int64_t feature_bytes(const networks::network *net, spira::net_limits limits,
+                             spira::net_plan *plan) {
+    limits.type = spira::numeric_f16;
+    if (spira::status_failed(spira::net_plan_sets(net->layers, net->count, &limits, true, plan))) {
+        return 0; // said where it is planned to run
+    }
+    for (int i = 0; i < net->count; ++i) {
+        spira::net_place_features(plan, i, 0);
+    }
+    return (int64_t)plan->feature_bytes;
+}
+
 // Runs a frame through both networks, layer by layer, and adds what int8 loses.
 static spira::status frame_compare(const table *t, const side::job *j,
                                    const side::prepared<word> *p, spira::net_limits limits,
@@ -213,6 +226,9 @@ static spira::status frame_compare(const table *t, const side::job *j,
     std::vector<float> params, a, b;
     SPIRA_TRY(runner_start(j, t->net, &limits, p, t->params, &floats));
     table_make(t, net.get(), &limits.range);
+    ++l->frames;
+    l->feature_bytes[0] += feature_bytes(t->net, limits, int8.plan);
+    l->feature_bytes[1] += feature_bytes(net.get(), limits, int8.plan);
     SPIRA_TRY(spira::net_plan_sets(net->layers, net->count, &limits, false, int8.plan));
     SPIRA_TRY(table_params(t, floats.plan, int8.plan, &params));
     SPIRA_TRY(runner_start(j, net.get(), &limits, p, params.data(), &int8));
@@ -342,6 +358,10 @@ static void print_losses(const table *t, const losses *l) {
                100 * (double)l->same / (double)l->voxels, (long long)l->voxels);
     }
     printf("\n");
+    const double mib = 1.0 / (1 << 20) / (double)(l->frames ? l->frames : 1);
+    const double half = (double)l->feature_bytes[0], eight = (double)l->feature_bytes[1];
+    printf("features of a scan on a GPU: %.1f MiB in fp16, %.1f MiB in int8: %.0f %%\n", half * mib,
+           eight * mib, 100 * eight / (half > 0 ? half : 1));
     if (l->labelled) {
         const int classes = t->net->layers[t->net->count - 1].channels;
         const double own = scan::labels_mean_iou(&l->float_match, classes),

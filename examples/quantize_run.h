@@ -86,12 +86,12 @@ struct runner {
 template <typename W>
 static spira::status runner_plan(const side::job *j, const networks::network *net,
                                  spira::net_limits limits, runner<W> *r) {
+    limits.shortcuts = spira::net_shortcuts_apart; // all features are there to be seen
 #ifdef __CUDACC__
     static spira::device_info gpu;
     static const spira::status asked = spira::device_info_query(&gpu);
     SPIRA_TRY(asked);
     limits.type = float_type;
-    limits.shortcuts = spira::net_shortcuts_apart; // all features are there to be seen
     return spira::net_plan_device<W>(&gpu, net->layers, net->count, &j->layout, &limits, r->plan);
 #else
     return spira::net_plan_host<W>(net->layers, net->count, &j->layout, &limits, r->plan);

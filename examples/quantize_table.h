@@ -100,6 +100,7 @@ struct losses {
     int64_t same, voxels; // of networks that end in classes: voxels whose class stays
     scan::labels_match float_match, int8_match; // where the classes are known
     bool labelled;
+    int64_t frames, feature_bytes[2]; // of all frames, in fp16 and int8
 };
 
 static inline void match_add(scan::labels_match *to, const scan::labels_match &m) {

@@ -38,7 +38,8 @@ static inline void absolute(float *values, int64_t count) {
 static inline void check_output(const check_layer *c, int64_t i, double *value, double *size) {
     const int n = (int)(i % c->step->shape.cout);
     double bias = c->at.bias < 0 ? 0 : c->params[c->at.bias + n];
-    double scale = c->at.scale < 0 ? 1 : c->params[c->at.scale + n];
+    const bool within = spira::net_i8_shares_steps(c->step); // the scale is in the weights
+    double scale = c->at.scale < 0 || within ? 1 : c->params[c->at.scale + n];
     double shift = c->at.shift < 0 ? 0 : c->params[c->at.shift + n];
     *value = (c->sum[i] + bias) * scale + shift;
     *size = (c->magnitude[i] + fabs(bias)) * fabs(scale) + fabs(shift);
@@ -105,14 +106,16 @@ static spira::status check_fetch(const job *j, const device_job<W> *d, const res
 static inline spira::status check_weights_i8(const spira::net_plan *plan, int layer,
                                              check_layer *c) {
     const int64_t weights = c->at.vectors - c->at.weight, cout = c->step->shape.cout;
-    const spira::conv_i8_weights from =
-        spira::net_i8_weights(plan, layer, c->params + c->at.weight);
-    const float *step = c->params + c->at.step;
-    std::vector<int8_t> whole((size_t)weights);
-    SPIRA_TRY(spira::conv_i8_weights_host(&from, step, whole.data()));
+    const int into = c->step->fused_into, reader = into == spira::net_none ? layer : into;
+    spira::net_i8_operands operands;
+    std::vector<char> memory((size_t)spira::net_i8_carve(plan, reader, nullptr, &operands));
+    (void)spira::net_i8_carve(plan, reader, memory.data(), &operands);
+    SPIRA_TRY(spira::net_i8_operands_make(plan, reader, c->params, &operands));
+    const int8_t *whole = reader == layer ? operands.weight : operands.shortcut;
+    const float *step = operands.step;
     c->weight = (float *)malloc((size_t)weights * sizeof(float));
     for (int64_t i = 0; i < weights; ++i) {
-        c->weight[i] = (float)whole[(size_t)i] * step[i % cout];
+        c->weight[i] = (float)whole[i] * step[i % cout];
     }
     return spira::status_success();
 }

@@ -160,6 +160,8 @@ struct conv_weights {
     // Recorded: weights that are not finite, and steps that are not positive numbers.
     const float *step = nullptr;             // [cout]; the one of conv_args.quantisation
     float scale_in = 0.0f, scale_in2 = 0.0f; // of the sources, > 0; scale_in2: 0 without a second
+    const float *scale = nullptr;            // [cout] that the weights are multiplied by before, or
+                                             // null: see conv_i8_step_shared
 };
 
 // A weight of an int8 layer, as an integer: the weight of an input channel whose elements are worth
@@ -167,6 +169,13 @@ struct conv_weights {
 SPIRA_BOTH int8_t conv_i8_weight(float weight, float scale, float step) {
     const int8_t q = i8_from_float(float_divide(weight * scale, step));
     return q < -127 ? (int8_t)-127 : q;
+}
+
+// The step that an int8 layer and its shortcut share, whose weights are then packed times their
+// scales (conv_weights.scale), and run without: of a channel, the larger of step times |scale|.
+SPIRA_BOTH float conv_i8_step_shared(float step, float scale, float step2, float scale2) {
+    const float a = fabsf(step * scale), b = fabsf(step2 * scale2), t = a > b ? a : b;
+    return t > 0 ? t : 1.0f;
 }
 
 // The host's twin: records the weights that the format of the layer cannot hold.

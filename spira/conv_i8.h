@@ -19,6 +19,9 @@
 // The scales of both sources and of a shortcut are in the weights, so that all products share one
 // sum and one step a channel. For one source t[c] = s * amax[c] / 127: the usual scale of a
 // channel's weights times the scale of its features.
+//
+// A layer and its shortcut have scales of their own, which may be 0 or negative: both are packed
+// times these (conv_weights.scale) by the larger step (conv_i8_step_shared), and run without.
 #ifndef SPIRA_CONV_I8_H
 #define SPIRA_CONV_I8_H
 
@@ -28,12 +31,12 @@
 
 namespace spira {
 
-// Floating-point weights of an int8 convolution, or of its shortcut, in host memory. With a
-// shortcut, its weights are those of the layer times its own scale / the convolution's scale.
+// Floating-point weights of an int8 convolution, or of its shortcut, in host memory.
 struct conv_i8_weights {
     conv_shape shape;
-    const float *weight;       // [volume, cin + cin2, cout]
-    float scale_in, scale_in2; // of the sources, > 0; scale_in2: 0 without a second one
+    const float *weight;          // [volume, cin + cin2, cout]
+    float scale_in, scale_in2;    // of the sources, > 0; scale_in2: 0 without a second one
+    const float *scale = nullptr; // [cout] that they are multiplied by before, or null
 };
 
 SPIRA_API status conv_i8_weights_check(const conv_i8_weights *w) {
@@ -46,6 +49,9 @@ SPIRA_API status conv_i8_weights_check(const conv_i8_weights *w) {
     const int64_t total = conv_products(&w->shape) * w->shape.cout;
     for (int64_t i = 0; i < total; ++i) {
         SPIRA_REQUIRE(float_is_finite(w->weight[i]), status_weights, "weight", i);
+    }
+    for (int c = 0; w->scale && c < w->shape.cout; ++c) {
+        SPIRA_REQUIRE(float_is_finite(w->scale[c]), status_weights, "scale", c);
     }
     return status_success();
 }
@@ -108,7 +114,8 @@ SPIRA_API status conv_i8_weights_host(const conv_i8_weights *w, const float *ste
         SPIRA_TRY(conv_scale_check(step[c], true, "step"));
     }
     for (int64_t i = 0; i < rows * cout; ++i) {
-        quantised[i] = conv_i8_weight(w->weight[i], conv_i8_scale(w, i / cout), step[i % cout]);
+        const float weight = w->weight[i] * (w->scale ? w->scale[i % cout] : 1.0f);
+        quantised[i] = conv_i8_weight(weight, conv_i8_scale(w, i / cout), step[i % cout]);
     }
     return status_success();
 }

@@ -103,7 +103,7 @@ SPIRA_API status net_plan_check(const device_info *gpu, const net_plan *p) {
     return status_success();
 }
 
-// Packs the weights of one layer, and copies its bias, scale and shift.
+// Copies bias, scale and shift of one layer, and packs its weights.
 template <numeric format>
 SPIRA_API status net_load_layer(const net_plan *p, int layer, const net_load_args *args,
                                 cudaStream_t stream) {
@@ -116,13 +116,13 @@ SPIRA_API status net_load_layer(const net_plan *p, int layer, const net_load_arg
     const conv_weights weights = {args->params + step->params, loaded + step->packed,
                                   step->vectors - step->packed,
                                   args->trouble ? args->trouble + layer : nullptr};
-    SPIRA_TRY(net_op_call(p->layers[layer].op, [&](auto op) {
+    SPIRA_TRY(status_from_cuda(cudaMemcpyAsync(loaded + step->vectors, args->params + at.vectors,
+                                               (size_t)(at.end - at.vectors) * sizeof(float),
+                                               cudaMemcpyDeviceToDevice, stream),
+                               "net_load"));
+    return net_op_call(p->layers[layer].op, [&](auto op) {
         return net_op_pack<format>(op, p, layer, &weights, stream);
-    }));
-    return status_from_cuda(cudaMemcpyAsync(loaded + step->vectors, args->params + at.vectors,
-                                            (size_t)(at.end - at.vectors) * sizeof(float),
-                                            cudaMemcpyDeviceToDevice, stream),
-                            "net_load");
+    });
 }
 
 // Packs a network's parameters for the GPU, once.

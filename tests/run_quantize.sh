@@ -45,16 +45,18 @@ run 0 $street --seed 200 --streets 2 --check 2 --method squares --save-weights "
 # The loss in points of mean IoU: at most 0.5.
 awk '/^mean IoU:/ { loss = -$(NF - 1); found = 1 } END { exit !(found && loss <= 0.5) }' "$folder/said"
 judge 'the mean IoU falls by more than 0.5 points' $?
-[ "$(grep -c ' int8 *int8 ' "$folder/said")" -ge 28 ] && grep -q '^conv_input\.0 .* fp32 *int8' "$folder/said"
+grep -q '^features of a scan on a GPU: .* MiB in fp16, .* MiB in int8: [456][0-9] %$' "$folder/said"
+judge 'the memory of features' $?
+[ "$(grep -c ' int8 *int8 ' "$folder/said")" -ge 27 ] && grep -q '^conv_input\.0 .* fp32 *int8' "$folder/said"
 judge 'the table of layers' $?
 [ -s "$folder/int8.blob" ] && [ "$(od -An -tu4 -j8 -N4 "$folder/int8.blob" | tr -d ' ')" = 2 ]
 judge 'a blob of version 2' $?
 # What has ranges runs in int8, unless --type says otherwise; what runs is said.
 small="--net SpUNet-small --weights $folder/int8.blob"
-scan 0 'SpUNet-small in int8 (29 layers) and fp32' $small
+scan 0 'SpUNet-small in int8 (28 layers) and fp32' $small
 awk -v found="$(sed -n 's/^mean IoU \([0-9.]*\):.*/\1/p' "$folder/said")" 'BEGIN { exit !(found > 0.9) }'
 judge 'the mean IoU in int8' $?
-scan 0 'SpUNet-small in fp32 (29 layers could be int8)' $small --type fp32
+scan 0 'SpUNet-small in fp32 (28 layers could be int8)' $small --type fp32
 scan 2 'the weights have no ranges' --net SpUNet-small --weights "$root/examples/street.blob" --type int8
 scan 1 'Is this blob for another network?' --net SpUNet-v1m1 --weights "$folder/int8.blob"
 run 1 $street --streets 1 --check 1 --save-weights "$folder/int8.blob" # it is there

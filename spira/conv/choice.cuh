@@ -82,11 +82,13 @@ SPIRA_API size_t conv_packed_bytes(const conv_shape *s, conv_kernel kernel) {
 
 // ---- shortcuts ----------------------------------------------------------------------------------
 
-// Whether a convolution can compute a shortcut too: the portable kernel does, and the Hopper kernel
-// unless it has at most 32 input channels and at most 64 output channels.
+// Whether a convolution can compute a shortcut too: the portable kernel does, the exact one in
+// int8, and the Hopper kernel unless a row has at most 64 bytes (32 channels, 64 of int8) and the
+// output at most 64 channels.
 SPIRA_API bool conv_shortcut_takes(const conv_shape *s, const device_info *d) {
     const conv_kernel kernel = conv_kernel_of(s, d);
     return kernel == conv_kernel_portable ||
+           (kernel == conv_kernel_exact && s->type == numeric_i8) ||
            (kernel == conv_kernel_hopper && hopper_takes_shortcut(s));
 }
 

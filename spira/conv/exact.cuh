@@ -14,7 +14,7 @@
 //
 // The products and the epilogue are those of portable/ in exact fp32: fmaf(row, weight, sum), added
 // in ascending order of offsets and input channels. int8 layers have rows, weights and sums of
-// int32 in their place.
+// int32 in their place, and a shortcut's products are added to the same sums.
 #ifndef SPIRA_CONV_EXACT_CUH
 #define SPIRA_CONV_EXACT_CUH
 
@@ -201,8 +201,30 @@ SPIRA_DEVICE uint32_t exact_state(const conv_params &p, const exact_entry &entry
 
 // ---- kernel -------------------------------------------------------------------------------------
 
-// Adds all products of a tile. turn: which half of shared.weights is next.
-template <typename T>
+// The sources of a shortcut in place of the layer's.
+SPIRA_DEVICE conv_params exact_params_shortcut(const conv_params &p) {
+    conv_params s = p;
+    s.in = p.shortcut.in;
+    s.in2 = p.shortcut.in2;
+    s.weights = p.shortcut.weights;
+    s.cin = p.shortcut.cin;
+    s.cin2 = p.shortcut.cin2;
+    s.chunks = p.shortcut.chunks;
+    s.chunks1 = (s.cin + (int)conv_exact_in - 1) / (int)conv_exact_in;
+    s.wide_in = p.shortcut.wide_in;
+    s.wide_in2 = p.shortcut.wide_in2;
+    return s;
+}
+
+// The one entry of a shortcut: its source rows are the tile's output rows.
+SPIRA_DEVICE exact_entry exact_entry_shortcut(const conv_params &p, const conv_work &work,
+                                              const exact_walk &w) {
+    return {0, conv_output_load(p, work.outputs, w.group * order_rows + w.place)};
+}
+
+// Adds all products of a tile: of the layer, or of its shortcut. turn: which half of shared.weights
+// is next.
+template <typename T, bool shortcut = false>
 SPIRA_DEVICE void exact_multiply(const conv_params &p, const conv_work &work, int pair,
                                  exact_shared<T::columns> &shared, uint32_t &turn,
                                  portable_sums<T> &sum) {
@@ -212,7 +234,11 @@ SPIRA_DEVICE void exact_multiply(const conv_params &p, const conv_work &work, in
         rows + (uint32_t)own.down * portable_fragment_bytes +
         portable_row_place((uint32_t)portable_t<T>() * 2 * conv_chunk_bytes);
     exact_walk walk = exact_walk_begin(pair);
-    exact_entry now = exact_next(p, work, walk), coming = exact_next(p, work, walk);
+    exact_entry now = shortcut ? exact_entry_shortcut(p, work, walk) : exact_next(p, work, walk);
+    exact_entry coming = {-1, -1};
+    if constexpr (!shortcut) {
+        coming = exact_next(p, work, walk);
+    }
     exact_operands<T> next;
     int chunk = 0;
     if (now.offset >= 0) {
@@ -228,7 +254,9 @@ SPIRA_DEVICE void exact_multiply(const conv_params &p, const conv_work &work, in
         if (++chunk == p.chunks) {
             chunk = 0;
             now = coming;
-            coming = exact_next(p, work, walk);
+            if constexpr (!shortcut) {
+                coming = exact_next(p, work, walk);
+            }
         }
         if (now.offset >= 0) {
             exact_load<T>(p, work, now, chunk, next);
@@ -257,6 +285,12 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, 3)
         portable_sums<T> sum;
         portable_clear<T>(sum);
         exact_multiply<T>(p, work, pair, shared, turn, sum);
+        if constexpr (sizeof(typename T::element) == 1) {
+            if (p.shortcut.chunks) {
+                const conv_params s = exact_params_shortcut(p);
+                exact_multiply<T, true>(s, work, pair, shared, turn, sum);
+            }
+        }
         int row[T::fragments][2];
 #pragma unroll
         for (int i = 0; i < 2 * T::fragments; ++i) {
@@ -294,6 +328,11 @@ SPIRA_API status exact_launch(conv_params p, int workers, cudaStream_t stream) {
     p.weight_bytes = conv_exact_chunk(p.cout) * (int)sizeof(float);
     p.wide_in = conv_aligned(p.in, p.cin, sizeof(E), 4 * sizeof(E));
     p.wide_in2 = !p.cin2 || conv_aligned(p.in2, p.cin2, sizeof(E), 4 * sizeof(E));
+    if (conv_params_shortcut *s = p.shortcut.chunks ? &p.shortcut : nullptr) {
+        s->chunks = conv_exact_chunks(s->cin) + conv_exact_chunks(s->cin2);
+        s->wide_in = conv_aligned(s->in, s->cin, sizeof(E), 4 * sizeof(E));
+        s->wide_in2 = !s->cin2 || conv_aligned(s->in2, s->cin2, sizeof(E), 4 * sizeof(E));
+    }
     const int64_t tiles = order_pairs(order_count(p.capacity));
     const dim3 grid(1, (unsigned)ceil_div(p.cout, T::columns), (unsigned)min_of(tiles, workers));
     return kernel_launch(exact_kernel<T>, {grid, T::threads, stream, "conv", p.programmatic}, p);

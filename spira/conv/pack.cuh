@@ -23,6 +23,7 @@ struct conv_pack_request {
     size_t bytes = 0;            // of packed, its end the tag
     const float *step = nullptr; // of int8 layers, as the scales: see conv_weights
     float scale_in = 0.0f, scale_in2 = 0.0f;
+    const float *scale = nullptr;
 };
 
 // Launches a kernel that packs `total` pieces, a thread each. In training it runs in front of every
@@ -44,6 +45,7 @@ SPIRA_API status conv_pack_launch(const conv_pack_request *r, int64_t total, int
     p.step = r->step;
     p.scale_in = r->scale_in;
     p.scale_in2 = r->scale_in2;
+    p.scale = r->scale;
     p.tag = r->bytes ? (conv_weights_tag *)((char *)r->packed + r->bytes) - 1 : nullptr;
     return kernel_launch(
         kernel,
@@ -98,6 +100,11 @@ SPIRA_API status conv_pack_shortcut(tag own, const conv_pack_request *r, cudaStr
             return conv_pack_as(own, r, stream);
         }
     }
+    if constexpr (tag::value == numeric_i8) {
+        if (r->kernel == conv_kernel_exact) {
+            return conv_pack_as(own, r, stream);
+        }
+    }
     return conv_not_compiled();
 }
 
@@ -109,8 +116,11 @@ SPIRA_API status conv_pack_check(const conv_shape *s, const conv_weights *w, siz
     if (i8) {
         SPIRA_TRY(pointer_check(w->step, sizeof(float), "weights.step"));
     }
-    SPIRA_REQUIRE(i8 || !w->step, status_unsupported, "weights.step (of a layer that is not int8)",
-                  0);
+    SPIRA_REQUIRE(i8 || (!w->step && !w->scale), status_unsupported,
+                  "weights.step, scale (of a layer that is not int8)", 0);
+    if (w->scale) {
+        SPIRA_TRY(pointer_check(w->scale, sizeof(float), "weights.scale"));
+    }
     SPIRA_TRY(conv_scale_check(w->scale_in, i8, "weights.scale_in"));
     SPIRA_TRY(conv_scale_check(w->scale_in2, i8 && s->cin2, "weights.scale_in2"));
     SPIRA_TRY(workspace_check(w->packed, w->packed_bytes, bytes, "packed"));
@@ -125,6 +135,7 @@ SPIRA_API conv_pack_request conv_pack_request_of(const device_info *gpu, const c
     r.step = w->step;
     r.scale_in = w->scale_in;
     r.scale_in2 = w->scale_in2;
+    r.scale = w->scale;
     return r;
 }
 

@@ -25,6 +25,7 @@ struct conv_pack_params {
     conv_weights_tag own;   // it
     const float *step;      // of int8 layers, as the scales: see conv_weights
     float scale_in, scale_in2;
+    const float *scale; // of int8 layers, or null: see conv_weights
 };
 
 // The first thread writes the tag.
@@ -55,6 +56,7 @@ SPIRA_DEVICE void conv_pack_weights(const conv_pack_params &p, int64_t offset, b
         const conv_pack_place at = place(i);
         const bool inside = at.in < (second ? s.cin2 : s.cin) && at.out < s.cout;
         w[i] = inside ? p.weight[number(i)] : 0.0f;
+        w[i] *= sizeof(E) == 1 && inside && p.scale ? p.scale[at.out] : 1.0f;
         step[i] = sizeof(E) == 1 && inside ? p.step[at.out] : 1.0f;
     }
     uint32_t bad = 0;

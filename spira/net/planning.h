@@ -249,6 +249,18 @@ SPIRA_API bool net_read_elsewhere(const net_plan *p, int layer, int reader) {
     return false;
 }
 
+// Whether an int8 layer is computed together with its shortcut. Their weights then share a step a
+// channel, which contains both scales (conv_i8_step_shared); so no bias may be in front of these.
+// The choice follows from the table alone, and all machines round alike: it is a layer that all
+// kernels take (conv_shortcut_takes).
+SPIRA_API bool net_i8_takes_shortcut(const net_plan *p, int layer, int shortcut) {
+    const conv_shape *s = &p->step[layer].shape, *own = &p->step[shortcut].shape;
+    const bool wide = s->cin + s->cin2 > 64 || s->cout > 64;
+    const auto scaled = [p](int i) { return p->layers[i].bias && p->layers[i].norm; };
+    return wide && s->volume <= 1024 && !scaled(layer) && !scaled(shortcut) &&
+           conv_products(s) + conv_products(own) <= conv_i8_products_max;
+}
+
 // Returns the shortcut that the table and the limits allow to fuse into a layer, or net_none.
 SPIRA_API int net_find_shortcut(const net_plan *p, int layer) {
     const int s = net_number(p->layers[layer].residual);
@@ -256,10 +268,10 @@ SPIRA_API int net_find_shortcut(const net_plan *p, int layer) {
         return net_none;
     }
     const net_layer *l = &p->layers[s];
-    const numeric type =
-        p->step[layer].shape.type; // int8: the host's bits, which rounds a shortcut
-    const bool same = type != numeric_i8 && p->step[layer].type == type &&
-                      p->step[s].shape.type == type && p->step[s].type == type;
+    const numeric type = p->step[layer].shape.type;
+    const bool same = p->step[layer].type == type && p->step[s].shape.type == type &&
+                      p->step[s].type == type &&
+                      (type != numeric_i8 || net_i8_takes_shortcut(p, layer, s));
     const bool plain = net_is_conv(l) && p->step[s].map == net_none && l->act == activation_none &&
                        same && !l->residual.plus_two;
     const bool kept =
@@ -311,6 +323,13 @@ SPIRA_API status net_plan_sets(const net_layer *layers, int count, const net_lim
     SPIRA_TRY(net_plan_formats(p));
     for (int i = 0; i < count; ++i) {
         SPIRA_TRY(net_plan_layer(p, i));
+    }
+    for (int i = 0; i < count; ++i) { // on the host, too; those of other formats: records.cuh
+        const int shortcut =
+            p->step[i].shape.type == numeric_i8 ? net_find_shortcut(p, i) : net_none;
+        if (shortcut != net_none) {
+            net_join_shortcut(p, i, shortcut);
+        }
     }
     net_plan_early(p);
     return status_success();

@@ -8,10 +8,12 @@
 
 namespace spira {
 
-// Fuses shortcuts into the layers whose kernels can compute them.
+// Fuses shortcuts into the floating-point layers whose kernels can compute them. net_plan_sets has
+// done it for int8.
 SPIRA_API void net_plan_shortcuts(net_plan *p, const device_info *gpu) {
     for (int i = 0; i < p->layer_count; ++i) {
-        const int shortcut = net_find_shortcut(p, i);
+        const int shortcut =
+            p->step[i].shape.type == numeric_i8 ? net_none : net_find_shortcut(p, i);
         if (shortcut != net_none && conv_shortcut_takes(&p->step[i].shape, gpu)) {
             net_join_shortcut(p, i, shortcut);
         }

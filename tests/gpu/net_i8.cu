@@ -28,6 +28,7 @@ struct twins {
 net_limits twins_limits(const networks::network *n, int32_t voxels) {
     net_limits limits = nets::limits_make(n, numeric_f16, voxels, true);
     limits.count_pairs = false;
+    limits.shortcuts = net_shortcuts_hidden;
     limits.grid = {
         scene_lo,
         {scene_hi.x - scene_lo.x + 1, scene_hi.y - scene_lo.y + 1, scene_hi.z - scene_lo.z + 1}};
@@ -114,6 +115,9 @@ void check_layers(const twins *t) {
     j.params = t->params.data();
     j.feature[0] = t->features.data();
     for (int i = 0; i < t->net.count; ++i) {
+        if (t->device.step[i].fused_into != net_none) {
+            continue; // it has no features
+        }
         features[i] = twins_fetch(t, i);
         j.feature[1 + i] = features[i].data();
     }
@@ -125,6 +129,10 @@ void check_layers(const twins *t) {
 // The whole network against the host: what is fp16 on the GPU is fp32 there, not rounded yet.
 void check_whole(const twins *t) {
     for (int i = 0; i < t->net.count; ++i) {
+        CHECK_EQUAL(t->device.step[i].shortcut, t->host.step[i].shortcut);
+        if (t->device.step[i].fused_into != net_none) {
+            continue;
+        }
         const std::vector<char> got = twins_fetch(t, i);
         const numeric type = net_type_of(&t->device, i), other = net_type_of(&t->host, i);
         const void *host = net_output(&t->host, i, &t->on_host).features;

@@ -3,6 +3,8 @@
 // host: every variant, format of residual and output, source and shortcut, to the bit.
 #include "../support/emulate_i8.h"
 
+#include "../../spira/net/planning.h"
+
 using namespace problems;
 
 namespace {
@@ -43,6 +45,34 @@ struct exact_i8 {
 const device_info exact_i8::device = device_made(75, 2, 64 * 1024, false);
 
 } // namespace
+
+// Networks fuse int8 shortcuts by the table alone: every kernel takes those layers.
+TEST(i8_shortcuts_of_networks_are_taken_everywhere) {
+    const device_info devices[] = {
+        device_made(75, 40, 64 * 1024, false), device_made(80, 108, 163 * 1024, false),
+        device_made(86, 84, 99 * 1024, false), device_made(90, 132, 227 * 1024, false),
+        device_made(90, 132, 227 * 1024, true)};
+    net_plan plan = {};
+    net_layer layers[2] = {};
+    random_state r = random_make(4);
+    int taken = 0;
+    plan.layers = layers;
+    plan.layer_count = 2;
+    for (int n = 0; n < 3000; ++n) {
+        conv_shape *s = &plan.step[1].shape;
+        *s = {random_int(&r, 0, 3) ? 27 : random_int(&r, 1, 1100), random_int(&r, 1, 200),
+              random_int(&r, 0, 1) * random_int(&r, 1, 100), random_int(&r, 1, 300), numeric_i8};
+        plan.step[0].shape = {1, random_int(&r, 1, 400), 0, s->cout, numeric_i8};
+        const bool takes = net_i8_takes_shortcut(&plan, 1, 0);
+        taken += takes;
+        for (const device_info &d : devices) {
+            CHECK(!takes || conv_shortcut_takes(s, &d));
+        }
+    }
+    CHECK(taken > 1000 && taken < 2990);
+    layers[1].bias = layers[1].norm = true;
+    CHECK(!net_i8_takes_shortcut(&plan, 1, 0));
+}
 
 TEST(i8_emulated_portable) {
     emulate::launched.clear();

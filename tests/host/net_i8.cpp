@@ -241,9 +241,13 @@ template <typename W>
 void check_run(bool first) {
     const std::unique_ptr<everything> e = everything_new(first);
     e->limits.keep_all = true;
+    e->limits.shortcuts = net_shortcuts_hidden;
     const auto r = scene_run_new<W>(&e->net, &e->limits, 700);
     REQUIRE_OK(net_run_host(&r->plan, &r->args));
     CHECK_OK(device_status_read(&r->trouble));
+    const int proj = layer_of(&e->net, "top.shortcut"), sum = layer_of(&e->net, "top.conv2");
+    CHECK(r->plan.step[proj].fused_into == sum && r->plan.step[sum].shortcut == proj);
+    CHECK_EQUAL(r->plan.step[layer_of(&e->net, "low.conv2")].shortcut, net_none); // narrow
     reference_net_run<W> j;
     j.net = &e->net;
     j.plan = &r->plan;
@@ -360,6 +364,10 @@ TEST(net_i8_error_is_that_of_fake_quantisation) {
     }
     const auto int8 = scene_run_new<uint64_t>(&e->net, &e->limits, 700);
     REQUIRE_OK(net_run_host(&int8->plan, &int8->args));
+    net_limits hidden = e->limits; // with fused shortcuts, whose weights are rounded otherwise
+    hidden.shortcuts = net_shortcuts_hidden;
+    const auto fused = scene_run_new<uint64_t>(&e->net, &hidden, 700);
+    REQUIRE_OK(net_run_host(&fused->plan, &fused->args));
     const auto fake = scene_run_new<uint64_t>(&plain, &e->limits, 700);
     weights_fake(&int8->plan, int8->params.data(), &fake->plan, fake->params.data());
     run_fake(fake.get(), &int8->plan);
@@ -367,8 +375,10 @@ TEST(net_i8_error_is_that_of_fake_quantisation) {
     int64_t count;
     const float *want = features_of(exact.get(), last, &count);
     const double own = distance(want, features_of(int8.get(), last, &count), count),
+                 within = distance(want, features_of(fused.get(), last, &count), count),
                  simulated = distance(want, features_of(fake.get(), last, &count), count);
     CHECK(own > 0.002 && own < 0.1 && own <= 1.15 * simulated);
+    CHECK(within != own && within <= 1.15 * simulated);
     guarded_finish();
 }
 

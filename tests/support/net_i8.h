@@ -23,8 +23,9 @@ inline void ranges_make(networks::network *n, net_limits *limits) {
     limits->range = 1.1f;
 }
 
-// A U-Net with a residual block, two sources, a shortcut, pooling, a join, a gate that is not int8
-// and a dense map: all that int8 can meet. first: whether the first layer is int8, too.
+// A U-Net with residual blocks, two sources, a shortcut that may be fused and one that is too
+// narrow for that, pooling, a join, a gate that is not int8 and a dense map: all that int8 can
+// meet. first: whether the first layer is int8, too.
 inline void network_everything(networks::network *n, bool first) {
     networks::network_begin(n, 16);
     const int in = networks::network_conv(n, "in", net_input, 32, 3, 1);
@@ -40,7 +41,7 @@ inline void network_everything(networks::network *n, bool first) {
     n->layers[up].transposed = true;
     n->layers[up].act = activation_leaky;
     n->layers[up].slope = 0.125f;
-    at = networks::network_block(n, "top", up, at, 64, 40, 3);
+    at = networks::network_block(n, "top", up, at, 64, 72, 3);
     const int last = networks::network_conv(n, "last", at, 24, 1, 1);
     n->layers[last].bias = true;
     n->layers[last].act = activation_none;
@@ -78,34 +79,64 @@ inline float clamped(float x) {
     return x > 127 ? 127.0f : x < -128 ? -128.0f : rintf(x);
 }
 
-// An output of an int8 convolution, by the formulas of conv_i8.h.
+// What the sources of a layer add to an output: integers times integers. from [volume]: source
+// rows; scale: what the weights are multiplied by; t: the step
+template <typename W>
+int64_t conv_i8_sum(const judge<W> &j, int layer, const int32_t *from, int c, float scale,
+                    float t) {
+    const net_layer *l = &j.run->net->layers[layer];
+    const net_params at = reference_net_params(j.run->net, layer);
+    const int source[2] = {net_number(l->source), net_number(l->source2)};
+    const int cin = reference_net_channels(j.run->net, source[0]),
+              cin2 = source[1] == net_none ? 0 : reference_net_channels(j.run->net, source[1]);
+    const int volume = l->size.x * l->size.y * l->size.z;
+    int64_t sum = 0;
+    for (int k = 0; k < volume; ++k) {
+        for (int i = 0; from[k] >= 0 && i < cin + cin2; ++i) {
+            const bool second = i >= cin;
+            const int64_t row = from[k],
+                          weight = at.weight + ((int64_t)k * (cin + cin2) + i) * l->channels + c;
+            const float w =
+                j.run->params[weight] * scale * net_scale_of(j.run->plan, source[second]);
+            const float q = fminf(fmaxf(rintf(w / t), -127), 127);
+            sum += (int64_t)q * (int64_t)stored(j, source[second],
+                                                second ? row * cin2 + i - cin : row * cin + i);
+        }
+    }
+    return sum;
+}
+
+// An output of an int8 convolution, by the formulas of conv_i8.h. With a fused shortcut all weights
+// contain their scale, and have the larger of both steps.
 template <typename W>
 float conv_i8_output(const judge<W> &j, int64_t o, int c) {
     const net_plan *p = j.run->plan;
     const net_params at = reference_net_params(j.run->net, j.layer);
     const float *params = j.run->params;
-    const int source[2] = {net_number(j.l->source), net_number(j.l->source2)};
-    const int cin = reference_net_channels(j.run->net, source[0]),
-              cin2 = source[1] == net_none ? 0 : reference_net_channels(j.run->net, source[1]);
     const int volume = j.l->size.x * j.l->size.y * j.l->size.z, cout = j.l->channels;
-    const float t = params[at.step + c];
+    const int fused = j.step->shortcut;
+    const auto of = [&](int64_t vector, float other) {
+        return vector < 0 ? other : params[vector + c];
+    };
+    float t = params[at.step + c], scale = of(at.scale, 1), shift = of(at.shift, 0);
+    const int32_t *from = &j.map[(size_t)(o * volume)];
     int64_t sum = 0;
-    for (int k = 0; k < volume; ++k) {
-        const int64_t from = j.map[(size_t)(o * volume + k)];
-        for (int i = 0; from >= 0 && i < cin + cin2; ++i) {
-            const bool second = i >= cin;
-            const float w = params[at.weight + ((int64_t)k * (cin + cin2) + i) * cout + c] *
-                            net_scale_of(p, source[second]);
-            const float q = fminf(fmaxf(rintf(w / t), -127), 127);
-            sum += (int64_t)q * (int64_t)stored(j, source[second],
-                                                second ? from * cin2 + i - cin : from * cin + i);
-        }
+    if (fused == net_none) {
+        sum = conv_i8_sum(j, j.layer, from, c, 1, t);
+        shift = fmaf(of(at.bias, 0), scale, shift);
+    } else {
+        const net_params own = reference_net_params(j.run->net, fused);
+        const float scale2 = of(own.scale, 1);
+        const int32_t row = (int32_t)o;
+        t = fmaxf(fabsf(t * scale), fabsf(params[own.step + c] * scale2));
+        t = t > 0 ? t : 1;
+        sum =
+            conv_i8_sum(j, j.layer, from, c, scale, t) + conv_i8_sum(j, fused, &row, c, scale2, t);
+        shift = of(at.bias, 0) + shift + (of(own.bias, 0) + of(own.shift, 0));
+        scale = 1;
     }
-    const float scale = at.scale < 0 ? 1.0f : params[at.scale + c];
-    const float bias = at.bias < 0 ? 0.0f : params[at.bias + c];
-    float y =
-        fmaf((float)sum, t * scale, fmaf(bias, scale, at.shift < 0 ? 0.0f : params[at.shift + c]));
-    const int residual = net_number(j.l->residual);
+    float y = fmaf((float)sum, t * scale, shift);
+    const int residual = fused == net_none ? net_number(j.l->residual) : (int)net_none;
     if (residual != net_none) {
         y = fmaf(stored(j, residual, o * cout + c), net_scale_of(p, residual), y);
     }
@@ -169,6 +200,9 @@ template <typename W>
 int64_t layer_wrong(const reference_net_run<W> *run, int layer, double epsilon) {
     judge<W> j = {run, layer, &run->net->layers[layer], &run->plan->step[layer], {}, 0};
     const net_op op = j.l->op;
+    if (j.step->fused_into != net_none) {
+        return 0; // it is judged with the layer that adds it
+    }
     if (op != net_conv && op != net_pool_max && op != net_pool_average) {
         return reference_net_gathered(run, layer).ratio > 0;
     }

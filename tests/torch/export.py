@@ -407,6 +407,8 @@ def test_int8_in_cpp():
     between, lost = (((a - b).norm() / b.norm()).item() for a, b in ((theirs, ours), (ours, float_)))
     # A sum that lies between two integers is rounded differently now and then.
     assert lost > 1e-3 and between < lost / 4, f"{between} from C++ to PyTorch, {lost} lost"
+    cpp = ((theirs - float_).norm() / float_.norm()).item()
+    assert cpp <= 1.15 * lost, f"C++ loses {cpp}, fake quantisation {lost}"
     one = found["enc.0.block0.conv1"][1]
     steps = one / (ranges["enc.0.block0.conv2.inputs.0"] / 127)
     close(steps, steps.round(), 1e-5, "features of an int8 layer are no multiples of its scale")

@@ -37,18 +37,8 @@ template <typename W>
 SPIRA_API conv_shortcut net_conv_shortcut(const net_plan *p, int layer,
                                           const net_run_args<W> *run) {
     const int own = p->step[layer].shortcut;
-    const net_step *step = &p->step[own];
     const conv_epilogue epilogue = net_loaded_epilogue(p, own, run->loaded);
-    conv_shortcut s = {};
-    s.cin = step->shape.cin;
-    s.cin2 = step->shape.cin2;
-    s.in = net_in(p, p->layers[own].source, run);
-    s.in2 = net_in(p, p->layers[own].source2, run);
-    s.weights = net_loaded_weights(p, own, run->loaded);
-    s.bias = epilogue.bias;
-    s.scale = epilogue.scale;
-    s.shift = epilogue.shift;
-    return s;
+    return net_shortcut_of(p, own, &epilogue, net_loaded_weights(p, own, run->loaded), run);
 }
 
 template <numeric format, typename W>
@@ -78,8 +68,7 @@ SPIRA_API status net_op_run(net_op_conv, const net_launch<W> *a) {
         a->plan, a->layer, (const float *)((const char *)a->run->loaded + step->vectors));
     return net_dispatch<format>(step->shape.type, [&](auto own) {
         constexpr numeric type = decltype(own)::value;
-        return conv<type, type != numeric_i8, format == numeric_i8>(&a->plan->gpu, &args,
-                                                                    a->stream);
+        return conv<type, true, format == numeric_i8>(&a->plan->gpu, &args, a->stream);
     });
 }
 
@@ -100,24 +89,73 @@ SPIRA_API conv_weights_tag net_op_packed_tag(net_op_conv, const net_plan *p, int
                : conv_shortcut_tag(&p->gpu, &p->step[step->fused_into].shape, s->cin, s->cin2);
 }
 
+// Steps that two layers share. Pointers are device memory: steps and scales of both [cout], scale
+// null or given.
+struct net_i8_steps {
+    const float *step[2], *scale[2];
+    float *shared; // [cout]
+    int cout;
+};
+
+SPIRA_PLAIN_KERNEL void net_i8_steps_kernel(net_i8_steps s) {
+    const int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (c < s.cout) {
+        s.shared[c] = conv_i8_step_shared(s.step[0][c], s.scale[0] ? s.scale[0][c] : 1.0f,
+                                          s.step[1][c], s.scale[1] ? s.scale[1][c] : 1.0f);
+    }
+}
+
+// Fills the steps that a layer and its shortcut share, in the loaded parameters of the layer.
+SPIRA_API status net_i8_steps_load(const net_plan *p, int layer, const float *params, char *loaded,
+                                   const float **step, cudaStream_t stream) {
+    const int pair[2] = {layer, p->step[layer].shortcut};
+    net_i8_steps s = {};
+    for (int n = 0; n < 2; ++n) {
+        const net_params at = net_op_params(net_op_conv(), p, pair[n]);
+        s.step[n] = params + at.step;
+        s.scale[n] = at.scale < 0 ? nullptr : params + at.scale;
+        s.shared =
+            n ? s.shared : (float *)(loaded + p->step[layer].vectors) + (at.step - at.vectors);
+    }
+    s.cout = p->step[layer].shape.cout;
+    *step = s.shared;
+    const unsigned blocks = (unsigned)ceil_div(s.cout, 128);
+    return kernel_launch(net_i8_steps_kernel<0>, {blocks, 128, stream, "net_load"}, s);
+}
+
+// The weights of an int8 layer, from those of any layer.
+SPIRA_API status net_i8_pack_weights(const net_plan *p, int i, const conv_weights *from,
+                                     conv_weights *to, cudaStream_t stream) {
+    const net_step *step = &p->step[i];
+    const net_params at = net_op_params(net_op_conv(), p, i);
+    const float *params = from->weight - step->params;
+    const conv_i8_weights scales = net_i8_weights(p, i, nullptr);
+    *to = *from;
+    to->step = params + at.step;
+    to->scale_in = scales.scale_in;
+    to->scale_in2 = scales.scale_in2;
+    if (!net_i8_shares_steps(step)) {
+        return status_success();
+    }
+    to->scale = at.scale < 0 ? nullptr : params + at.scale;
+    return net_i8_steps_load(p, step->fused_into == net_none ? i : step->fused_into, params,
+                             (char *)from->packed - step->packed, &to->step, stream);
+}
+
 template <numeric format>
 SPIRA_API status net_op_pack(net_op_conv, const net_plan *p, int i, const conv_weights *weights,
                              cudaStream_t stream) {
     const net_step *step = &p->step[i];
     const conv_shape *s = &step->shape;
-    if (step->fused_into != net_none) {
-        return conv_shortcut_pack<net_float<format>>(&p->gpu, &p->step[step->fused_into].shape,
-                                                     s->cin, s->cin2, weights, stream);
-    }
     conv_weights own = *weights;
     if (s->type == numeric_i8) {
-        const conv_i8_weights scales = net_i8_weights(p, i, nullptr);
-        own.step = weights->weight + (net_op_params(net_op_conv(), p, i).step - step->params);
-        own.scale_in = scales.scale_in;
-        own.scale_in2 = scales.scale_in2;
+        SPIRA_TRY(net_i8_pack_weights(p, i, weights, &own, stream));
     }
     return net_dispatch<format>(s->type, [&](auto type) {
-        return conv_weights_pack<decltype(type)::value>(&p->gpu, s, &own, stream);
+        return step->fused_into == net_none
+                   ? conv_weights_pack<decltype(type)::value>(&p->gpu, s, &own, stream)
+                   : conv_shortcut_pack<decltype(type)::value>(
+                         &p->gpu, &p->step[step->fused_into].shape, s->cin, s->cin2, &own, stream);
     });
 }
 

@@ -66,12 +66,20 @@ SPIRA_API net_params net_op_params(net_op_conv, const net_plan *p, int i) {
     return at;
 }
 
-// The epilogue of a layer, but for the residual. vectors: its bias, scale and shift.
+// Whether a layer and the shortcut that is fused into it, which may be this one, share steps.
+SPIRA_API bool net_i8_shares_steps(const net_step *step) {
+    return step->shape.type == numeric_i8 &&
+           (step->shortcut != net_none || step->fused_into != net_none);
+}
+
+// The epilogue of a layer, but for the residual. vectors: its bias, scale and shift. The scales of
+// an int8 layer with a shortcut, and those of the shortcut, are in the weights.
 SPIRA_API conv_epilogue net_epilogue(const net_plan *p, int i, const float *vectors) {
     const net_params at = net_op_params(net_op_conv(), p, i);
     conv_epilogue e = {};
     e.bias = at.bias < 0 ? nullptr : vectors + (at.bias - at.vectors);
-    e.scale = at.scale < 0 ? nullptr : vectors + (at.scale - at.vectors);
+    e.scale = at.scale < 0 || net_i8_shares_steps(&p->step[i]) ? nullptr
+                                                               : vectors + (at.scale - at.vectors);
     e.shift = at.shift < 0 ? nullptr : vectors + (at.shift - at.vectors);
     e.act = p->layers[i].act;
     e.slope = p->layers[i].slope;
@@ -82,7 +90,8 @@ SPIRA_API conv_epilogue net_epilogue(const net_plan *p, int i, const float *vect
 SPIRA_API conv_quantisation net_quantisation(const net_plan *p, int i, const float *vectors) {
     const net_step *step = &p->step[i];
     const net_params at = net_op_params(net_op_conv(), p, i);
-    const int residual = net_number(p->layers[i].residual);
+    const int residual =
+        step->shortcut == net_none ? net_number(p->layers[i].residual) : (int)net_none;
     conv_quantisation q = {};
     q.step = at.step < 0 ? nullptr : vectors + (at.step - at.vectors);
     q.out_type = step->type;
@@ -108,30 +117,117 @@ SPIRA_API conv_i8_weights net_i8_weights(const net_plan *p, int i, const float *
             s->cin2 ? net_scale_of(p, net_number(l->source2)) : 0.0f};
 }
 
-// On the host: the integers of an int8 layer's weights; else the sums of a layer whose output or
-// residual is int8.
+// ---- int8 on the host ---------------------------------------------------------------------------
+
+// What an int8 layer is computed from on the host, in scratch: the integers of its weights, those
+// of its shortcut, and steps.
+struct net_i8_operands {
+    float *step;               // [cout]
+    int8_t *weight, *shortcut; // of the shapes of the layers; shortcut: null without one
+};
+
+// Carves the scratch, and returns its bytes.
+SPIRA_API int64_t net_i8_carve(const net_plan *p, int i, void *scratch, net_i8_operands *to) {
+    const net_step *step = &p->step[i];
+    const int64_t cout = step->shape.cout, own = conv_products(&step->shape) * cout;
+    const int64_t more =
+        step->shortcut == net_none ? 0 : conv_products(&p->step[step->shortcut].shape) * cout;
+    const int64_t steps = cout * (int64_t)sizeof(float);
+    *to = {(float *)scratch, (int8_t *)scratch + steps,
+           more ? (int8_t *)scratch + steps + own : nullptr};
+    return steps + own + more;
+}
+
+// The steps that a layer and its shortcut share. at: of the parameters of both
+SPIRA_API void net_i8_steps_share(const net_params *at, const net_params *shortcut, int cout,
+                                  const float *params, float *step) {
+    const auto scale = [params](const net_params *of, int c) {
+        return of->scale < 0 ? 1.0f : params[of->scale + c];
+    };
+    for (int c = 0; c < cout; ++c) {
+        step[c] = conv_i8_step_shared(params[at->step + c], scale(at, c),
+                                      params[shortcut->step + c], scale(shortcut, c));
+    }
+}
+
+// Quantises the weights of a layer by these steps. shares: with a shortcut's
+SPIRA_API status net_i8_quantise(const net_plan *p, int i, bool shares, const float *params,
+                                 const float *step, int8_t *to) {
+    const net_params at = net_op_params(net_op_conv(), p, i);
+    conv_i8_weights weights = net_i8_weights(p, i, params + at.weight);
+    weights.scale = shares && at.scale >= 0 ? params + at.scale : nullptr;
+    return conv_i8_weights_host(&weights, step, to);
+}
+
+SPIRA_API status net_i8_operands_make(const net_plan *p, int i, const float *params,
+                                      const net_i8_operands *to) {
+    const net_step *step = &p->step[i];
+    const net_params at = net_op_params(net_op_conv(), p, i);
+    const bool shares = step->shortcut != net_none;
+    if (shares) {
+        const net_params own = net_op_params(net_op_conv(), p, step->shortcut);
+        net_i8_steps_share(&at, &own, step->shape.cout, params, to->step);
+        SPIRA_TRY(net_i8_quantise(p, step->shortcut, true, params, to->step, to->shortcut));
+    } else {
+        std::copy(params + at.step, params + at.step + step->shape.cout, to->step);
+    }
+    return net_i8_quantise(p, i, shares, params, to->step, to->weight);
+}
+
+// On the host: the operands of an int8 layer; else the sums of a layer whose output or residual is
+// int8.
 SPIRA_API int64_t net_op_scratch_host(net_op_conv, const net_plan *p, int i) {
     const net_step *step = &p->step[i];
     const int64_t cout = step->shape.cout;
-    return step->shape.type == numeric_i8 ? conv_products(&step->shape) * cout
+    net_i8_operands none;
+    return step->shape.type == numeric_i8 ? net_i8_carve(p, i, nullptr, &none)
            : net_quantisation(p, i, nullptr).mixed
                ? p->set[step->set].capacity * cout * (int64_t)sizeof(float)
                : 0;
 }
 
+// The shortcut that is fused into an int8 layer, on the host or the device. e: its bias and shift
+template <typename W>
+SPIRA_API conv_shortcut net_shortcut_of(const net_plan *p, int shortcut, const conv_epilogue *e,
+                                        const void *weights, const net_run_args<W> *run) {
+    const net_step *step = &p->step[shortcut];
+    conv_shortcut s = {};
+    s.cin = step->shape.cin;
+    s.cin2 = step->shape.cin2;
+    s.in = net_in(p, p->layers[shortcut].source, run);
+    s.in2 = net_in(p, p->layers[shortcut].source2, run);
+    s.weights = weights;
+    s.bias = e->bias;
+    s.scale = e->scale;
+    s.shift = e->shift;
+    return s;
+}
+
 // An int8 layer on the host. scratch: net_op_scratch_host
+template <typename W>
 SPIRA_API status net_conv_i8_host(const net_plan *p, int i, const conv_host_args *a,
-                                  const conv_i8_host_args *more, void *scratch, void *out) {
-    const conv_i8_weights weights = net_i8_weights(p, i, a->weight);
-    SPIRA_TRY(conv_i8_weights_host(&weights, more->quantisation.step, (int8_t *)scratch));
-    conv_i8_host_args args = *more;
-    args.shape = a->shape;
-    args.in = (const int8_t *)a->in;
-    args.in2 = (const int8_t *)a->in2;
-    args.weight = (const int8_t *)scratch;
-    args.map = a->map;
-    args.outputs = a->outputs;
-    return conv_i8_host(&args, out);
+                                  conv_i8_host_args *args, const net_run_args<W> *run,
+                                  void *scratch, void *out) {
+    const float *params = (const float *)run->loaded;
+    const int shortcut = p->step[i].shortcut;
+    net_i8_operands operands;
+    conv_shortcut added = {};
+    (void)net_i8_carve(p, i, scratch, &operands);
+    SPIRA_TRY(net_i8_operands_make(p, i, params, &operands));
+    if (shortcut != net_none) {
+        const net_params at = net_op_params(net_op_conv(), p, shortcut);
+        const conv_epilogue e = net_epilogue(p, shortcut, params + at.vectors);
+        added = net_shortcut_of(p, shortcut, &e, operands.shortcut, run);
+        args->shortcut = &added;
+    }
+    args->quantisation.step = operands.step;
+    args->shape = a->shape;
+    args->in = (const int8_t *)a->in;
+    args->in2 = (const int8_t *)a->in2;
+    args->weight = operands.weight;
+    args->map = a->map;
+    args->outputs = a->outputs;
+    return conv_i8_host(args, out);
 }
 
 // A floating-point layer on the host whose output or residual is int8.
@@ -155,10 +251,13 @@ SPIRA_API status net_op_run_host(net_op_conv op, const net_plan *p, int i,
                                  const net_run_args<W> *run) {
     const net_layer *l = &p->layers[i];
     const net_step *step = &p->step[i];
+    if (step->fused_into != net_none) {
+        return status_success();
+    }
     const net_params at = net_op_params(op, p, i);
     const float *params = (const float *)run->loaded;
     conv_epilogue e = net_epilogue(p, i, params + at.vectors);
-    e.residual = net_in(p, l->residual, run);
+    e.residual = step->shortcut == net_none ? net_in(p, l->residual, run) : nullptr;
     const conv_quantisation q = net_quantisation(p, i, params + at.vectors);
     const conv_host_args args = {step->shape,
                                  (const float *)net_in(p, l->source, run),
@@ -171,7 +270,7 @@ SPIRA_API status net_op_run_host(net_op_conv op, const net_plan *p, int i,
         conv_i8_host_args more = {};
         more.epilogue = e;
         more.quantisation = q;
-        return net_conv_i8_host(p, i, &args, &more, scratch, out);
+        return net_conv_i8_host(p, i, &args, &more, run, scratch, out);
     }
     return q.mixed ? net_conv_mixed_host(&args, &e, &q, (float *)scratch, out)
                    : conv_host(&args, &e, (float *)out);
