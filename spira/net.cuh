@@ -15,7 +15,8 @@
 //
 // A plan belongs to the GPU model that it was made for; others are refused by name. With a
 // `format`, functions compile code for it alone and refuse plans of another type. numeric_any: all
-// four. numeric_i8: networks with int8 layers, whose others are fp16 (limits.type).
+// four. numeric_i8: networks with int8 layers, whose others are fp16 (limits.type);
+// net_i8_beside(numeric_bf16), or fp32 or tf32: those whose others are that.
 #ifndef SPIRA_NET_CUH
 #define SPIRA_NET_CUH
 
@@ -92,7 +93,7 @@ SPIRA_API status net_plan_check(const device_info *gpu, const net_plan *p) {
     for (int i = 0; i < p->layer_count; ++i) {
         const numeric type = p->step[i].type;
         const bool i8 = type == numeric_i8 || net_is_i8(&p->layers[i]);
-        if (i8 && format != numeric_i8) {
+        if (i8 && !net_has_i8(format)) {
             return net_fault("format (int8: of a function that is compiled for numeric_i8)", i);
         }
         if (format != numeric_any && !i8 && type != net_float<format> &&

@@ -45,9 +45,9 @@
 // layer's features are floating point. So features have one format and one scale (net_layer.range),
 // and conversions are in epilogues alone. A residual and a dense map's source may be of either
 // format; pooling has its source's. net_formats_i8 makes a table int8, but for the first layers.
-// Shortcuts of int8 layers with more than 64 channels on one side are fused, on the host as on every
-// GPU: net_limits.shortcuts and keep_all change the last bits, the machine does not.
-// The steps of int8 layers are parameters: net_params_steps or net_blob_read fills them.
+// Shortcuts of int8 layers with more than 64 channels on one side are fused, on the host as on
+// every GPU: net_limits.shortcuts and keep_all change the last bits, the machine does not. The
+// steps of int8 layers are parameters: net_params_steps or net_blob_read fills them.
 //
 // Results. Features of a layer stay in the workspace until the next run if the layer has `keep`, if
 // the limits have keep_all, or if it is the last layer. Other features share memory: what is found

@@ -25,8 +25,8 @@ struct twins {
     device_status host_trouble;
 };
 
-net_limits twins_limits(const networks::network *n, int32_t voxels) {
-    net_limits limits = nets::limits_make(n, numeric_f16, voxels, true);
+net_limits twins_limits(const networks::network *n, int32_t voxels, numeric floats) {
+    net_limits limits = nets::limits_make(n, floats, voxels, true);
     limits.count_pairs = false;
     limits.shortcuts = net_shortcuts_hidden;
     limits.grid = {
@@ -48,10 +48,12 @@ void twins_features(twins *t, random_state *r) {
     }
 }
 
-// Plans, loads, runs. The table of t->net is there.
+// Plans, loads, runs. The table of t->net is there. floats: of the layers that are not int8
+template <numeric floats = numeric_f16>
 void twins_run(twins *t, int32_t count, uint64_t seed) {
+    constexpr numeric format = net_i8_beside(floats);
     const int32_t most = count + 200;
-    net_limits limits = twins_limits(&t->net, most);
+    net_limits limits = twins_limits(&t->net, most, floats);
     ranges_make(&t->net, &limits);
     random_state r = random_make(seed);
     t->layout = layout_make<word>(&t->net);
@@ -71,7 +73,7 @@ void twins_run(twins *t, int32_t count, uint64_t seed) {
     device_status *troubles = device_zeros<device_status>(t->net.count);
     char *loaded = device_new<char>((int64_t)p->loaded_bytes);
     const net_load_args load = {params, loaded, p->loaded_bytes, troubles};
-    REQUIRE_OK(net_load<numeric_i8>(gpu(), p, &load, nullptr));
+    REQUIRE_OK(net_load<format>(gpu(), p, &load, nullptr));
     CHECK_OK(net_load_read(p, fetch<device_status>(troubles, t->net.count).data()));
     t->on_device = {};
     t->on_device.input = {device_upload(t->words.data(), most), device_upload(&t->count, 1), most};
@@ -80,7 +82,7 @@ void twins_run(twins *t, int32_t count, uint64_t seed) {
     t->on_device.trouble = device_zeros<device_status>(1);
     t->on_device.bytes = p->workspace_bytes;
     t->on_device.memory = device_new_poisoned<char>((int64_t)p->workspace_bytes);
-    const status ran = net_run<word, numeric_i8>(gpu(), p, &t->on_device, nullptr);
+    const status ran = net_run<word, format>(gpu(), p, &t->on_device, nullptr);
     REQUIRE_OK(ran);
     CHECK(expect_no_cuda_error());
     const device_status trouble = device_value(t->on_device.trouble);
@@ -106,7 +108,7 @@ std::vector<char> twins_fetch(const twins *t, int layer) {
 }
 
 // Each layer of the GPU against the formulas, from what the GPU made of the layers before.
-void check_layers(const twins *t) {
+void check_layers(const twins *t, double epsilon = 0x1p-11) {
     std::vector<char> features[net_layers_max];
     reference_net_run<word> j;
     j.net = &t->net;
@@ -122,7 +124,7 @@ void check_layers(const twins *t) {
         j.feature[1 + i] = features[i].data();
     }
     for (int i = 0; i < t->net.count; ++i) {
-        CHECK_EQUAL(layer_wrong(&j, i, 0x1p-11), 0);
+        CHECK_EQUAL(layer_wrong(&j, i, epsilon), 0);
     }
 }
 
@@ -158,6 +160,20 @@ DEVICE_TEST(gpu_net_i8_layers_are_the_formulas) {
         }
         guarded_finish();
     }
+}
+
+// Beside bf16 and fp32, too.
+DEVICE_TEST(gpu_net_i8_beside_other_formats) {
+    std::unique_ptr<twins> half(new twins), full(new twins);
+    network_everything(&half->net, false);
+    network_everything(&full->net, false);
+    twins_run<numeric_bf16>(half.get(), test_quick() ? 150 : 900, 3);
+    check_layers(half.get(), 0x1p-8);
+    twins_run<numeric_f32>(full.get(), test_quick() ? 150 : 900, 3);
+    check_layers(full.get(), 0x1p-23);
+    const status other = net_run<word, numeric_i8>(gpu(), &full->device, &full->on_device, nullptr);
+    CHECK(other.code == status_unsupported && strstr(other.subject, "of another type"));
+    guarded_finish();
 }
 
 // Networks whose layers are all int8: 42 layers, and the host has the same bits.

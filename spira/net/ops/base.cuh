@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/ops/base.cuh: what an operation of a layer does on the GPU. `format` is the number
-// format that it is compiled for; numeric_i8: int8 and fp16, which layers beside int8 ones have.
+// format that it is compiled for; numeric_i8: int8 and fp16, which layers beside int8 ones have;
+// net_i8_beside: int8 and another format of these.
 #ifndef SPIRA_NET_OPS_BASE_CUH
 #define SPIRA_NET_OPS_BASE_CUH
 
@@ -11,13 +12,26 @@
 
 namespace spira {
 
+// The format of functions for networks with int8 layers, whose others are in `floats`.
+SPIRA_API constexpr numeric net_i8_beside(numeric floats) {
+    return floats == numeric_f16 ? numeric_i8 : (numeric)(numeric_i8 + 1 + floats);
+}
+
+// Whether functions of a format compute int8 layers.
+SPIRA_API constexpr bool net_has_i8(numeric format) {
+    return format >= numeric_i8;
+}
+
+// The format of the other layers.
 template <numeric format>
-constexpr numeric net_float = format == numeric_i8 ? numeric_f16 : format;
+constexpr numeric net_float = format == numeric_i8 ? numeric_f16
+                              : net_has_i8(format) ? (numeric)(format - numeric_i8 - 1)
+                                                   : format;
 
 // Returns body(constant) of the format that an operation on features of a type is compiled for.
 template <numeric format, typename F>
 SPIRA_API status net_dispatch(numeric type, F body) {
-    if constexpr (format == numeric_i8) {
+    if constexpr (net_has_i8(format)) {
         if (type == numeric_i8) {
             return body(std::integral_constant<numeric, numeric_i8>());
         }

@@ -20,8 +20,10 @@ SPIRA_API status net_op_run(net_op_dense, const net_launch<W> *a) {
         return net_dispatch<format>(args.type, [&](auto from) {
             constexpr numeric in = decltype(from)::value;
             constexpr numeric own = in == numeric_tf32 ? numeric_f32 : in;
-            if (in == numeric_i8 && args.out_type == numeric_f16) {
-                return dense<W, in, numeric_f16>(gpu, &args, a->stream);
+            constexpr numeric floats =
+                net_float<format> == numeric_tf32 ? numeric_f32 : net_float<format>;
+            if (in == numeric_i8 && args.out_type == floats) {
+                return dense<W, in, floats>(gpu, &args, a->stream);
             }
             return args.out_type == numeric_f32 ? dense<W, in, numeric_f32>(gpu, &args, a->stream)
                                                 : dense<W, in, own>(gpu, &args, a->stream);
