@@ -49,6 +49,7 @@ enum net_op : int {
     net_children,   // of each voxel, the children of half its stride that the 8 features of source2
                     // choose, or all (subdivide.h). Channels go to them: child s has those of the
                     // s-th eighth
+    net_group,      // a depthwise or grouped convolution (conv_group.h), of more than one offset
 };
 
 // How a convolution or pooling derives its output set, unless it is transposed.
@@ -80,7 +81,8 @@ struct net_layer {
                         // source. net_prune, net_children: the scores
     net_source source3, source4; // joins: further sources
     int channels;                // convolutions: of the output. The others keep their source's
-    // Convolutions and pooling.
+    int groups;                  // net_group: of the channels of source and output
+    // Convolutions, grouped ones too, and pooling.
     triple size;     // of the kernel
     triple stride;   // relative to the source
     triple dilation; // 1: a dense kernel
@@ -88,13 +90,13 @@ struct net_layer {
                      // layer came from. Of net_rule_expand: that layer has the same kernel
     net_rule rule;
     triple padding; // net_rule_expand: in voxels of the source
-    // Convolutions and norms.
+    // Convolutions, grouped ones too, and norms.
     bool norm;           // folded batch norm, or gain: scale [channels] and shift [channels]
     net_source residual; // added before the activation
     activation act;
     float slope;   // of activation_leaky
     float epsilon; // norms: above 0
-    // Convolutions.
+    // Convolutions; grouped ones have no pairs.
     bool bias; // adds a bias [channels]
     // Pairs of the layer's kernel map in a typical scan (net_limits.count_pairs counts them); 0:
     // unknown. They select the tuning record of the right density.
@@ -136,6 +138,16 @@ SPIRA_API net_layer net_layer_conv(const char *name, int source, int channels, i
     l.size = triple_make(size, size, size);
     l.stride = triple_make(stride, stride, stride);
     l.dilation = triple_make(1, 1, 1);
+    return l;
+}
+
+// A depthwise or grouped convolution with a cubic kernel. Depthwise: channels and groups are the
+// channels of the source.
+SPIRA_API net_layer net_layer_group(const char *name, int source, int channels, int groups,
+                                    int size, int stride) {
+    net_layer l = net_layer_conv(name, source, channels, size, stride);
+    l.op = net_group;
+    l.groups = groups;
     return l;
 }
 

@@ -8,6 +8,7 @@
 #include "ops/children.cuh"
 #include "ops/conv.cuh"
 #include "ops/dense.cuh"
+#include "ops/group.cuh"
 #include "ops/join.cuh"
 #include "ops/norm.cuh"
 #include "ops/pool.cuh"

@@ -6,6 +6,7 @@
 #include "ops/children.h"
 #include "ops/conv.h"
 #include "ops/dense.h"
+#include "ops/group.h"
 #include "ops/join.h"
 #include "ops/norm.h"
 #include "ops/pool.h"
@@ -29,6 +30,8 @@ SPIRA_API auto net_op_call(net_op op, F f) {
         return f(net_op_dense());
     case net_product:
         return f(net_op_product());
+    case net_group:
+        return f(net_op_group());
     case net_norm_layer:
     case net_norm_rms:
         return f(net_op_norm());

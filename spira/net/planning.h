@@ -63,6 +63,7 @@ SPIRA_API const char *net_foreign_member(const net_layer *l) {
         {net_member_prune, l->channel != 0, "channel (the operation has none)"},
         {net_member_prune, l->most != 0, "most (the operation has none)"},
         {net_member_repeat, l->repeat != 0, "repeat (the operation has none)"},
+        {net_member_groups, l->groups != 0, "groups (the operation has none)"},
         {net_member_range, l->range != 0, "range (the operation has its source's, or none)"},
     };
     const unsigned has = net_members_of(l);

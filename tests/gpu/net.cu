@@ -44,7 +44,7 @@ DEVICE_TEST(gpu_net_sparseresnets) {
 
 // What there is to index on either of two streams, or on one of them alone.
 DEVICE_TEST(gpu_net_small_networks) {
-    for (const char *name : {"fine", "strided", "pooled", "gated"}) {
+    for (const char *name : {"fine", "strided", "pooled", "gated", "grouped"}) {
         network n;
         network_named(name, &n);
         int32_t voxels = test_quick() ? 150 : 2000;
@@ -56,7 +56,7 @@ DEVICE_TEST(gpu_net_small_networks) {
 // Layers of fp32 and of tf32 read each other.
 DEVICE_TEST(gpu_net_formats_of_layers) {
     for (numeric type : {numeric_tf32, numeric_f32}) {
-        for (const char *name : {"pooled", "gated", "SparseResNet21"}) {
+        for (const char *name : {"pooled", "gated", "grouped", "SparseResNet21"}) {
             network n;
             network_named(name, &n);
             for (int i = 0; i < n.count; ++i) {

@@ -21,7 +21,7 @@ TEST(net_plan_names_the_layer_at_fault) {
             FAULT(3, "stride.z", l[3].stride.z = 0), FAULT(1, "stride.y", l[1].stride.y = -2),
             FAULT(1, "stride.y", l[1].stride.y = 1 << 21),
             FAULT(2, "dilation.z", l[2].dilation.z = 0),
-            FAULT(0, "operation", l[0].op = (net_op)(net_children + 1)),
+            FAULT(0, "operation", l[0].op = (net_op)(net_group + 1)),
             FAULT(2, "operation", l[2].op = (net_op)-1), FAULT(0, "channels", l[0].channels = 0),
             FAULT(1, "channels", l[1].channels = -1), FAULT(1, "capacity", l[1].capacity = -1),
             FAULT(0, "capacity", l[0].capacity = 99), FAULT(1, "pairs", l[1].pairs = -1),
@@ -50,7 +50,7 @@ TEST(net_plan_refuses_members_of_other_operations) {
     const int conv = 1 << net_conv, pools = 1 << net_pool_max | 1 << net_pool_average;
     const int join = 1 << net_join, dense = 1 << net_dense, product = 1 << net_product;
     const int norms = 1 << net_norm_layer | 1 << net_norm_rms, prune = 1 << net_prune;
-    const int children = 1 << net_children;
+    const int children = 1 << net_children, group = 1 << net_group;
     const struct {
         const char *name;
         int operations; // that have it
@@ -60,24 +60,25 @@ TEST(net_plan_refuses_members_of_other_operations) {
          [](net_layer *l) { l->source2 = net_from(0); }},
         {"source3", join, [](net_layer *l) { l->source3 = net_from(0); }},
         {"source4", join, [](net_layer *l) { l->source4 = net_from(net_input); }},
-        {"channels", conv, [](net_layer *l) { l->channels = 8; }},
-        {"size", conv | pools, [](net_layer *l) { l->size.y = 3; }},
-        {"stride", conv | pools, [](net_layer *l) { l->stride.z = 1; }},
-        {"dilation", conv | pools, [](net_layer *l) { l->dilation.x = 1; }},
-        {"transposed", conv | pools, [](net_layer *l) { l->transposed = true; }},
-        {"rule", conv | pools, [](net_layer *l) { l->rule = net_rule_expand; }},
-        {"padding", conv | pools, [](net_layer *l) { l->padding.x = 1; }},
-        {"bias", conv, [](net_layer *l) { l->bias = true; }},
-        {"norm", conv | norms, [](net_layer *l) { l->norm = true; }},
+        {"channels", conv | group, [](net_layer *l) { l->channels = 8; }},
+        {"size", conv | pools | group, [](net_layer *l) { l->size.y = 3; }},
+        {"stride", conv | pools | group, [](net_layer *l) { l->stride.z = 1; }},
+        {"dilation", conv | pools | group, [](net_layer *l) { l->dilation.x = 1; }},
+        {"transposed", conv | pools | group, [](net_layer *l) { l->transposed = true; }},
+        {"rule", conv | pools | group, [](net_layer *l) { l->rule = net_rule_expand; }},
+        {"padding", conv | pools | group, [](net_layer *l) { l->padding.x = 1; }},
+        {"bias", conv | group, [](net_layer *l) { l->bias = true; }},
+        {"norm", conv | norms | group, [](net_layer *l) { l->norm = true; }},
         {"epsilon", norms, [](net_layer *l) { l->epsilon = 1; }},
         {"threshold", prune, [](net_layer *l) { l->threshold = 1; }},
         {"or_equal", prune | children, [](net_layer *l) { l->or_equal = true; }},
         {"channel", prune, [](net_layer *l) { l->channel = 1; }},
         {"most", prune, [](net_layer *l) { l->most = 1; }},
         {"repeat", children, [](net_layer *l) { l->repeat = 1; }},
-        {"residual", conv | norms, [](net_layer *l) { l->residual = net_from(0); }},
-        {"act", conv | norms, [](net_layer *l) { l->act = activation_relu; }},
+        {"residual", conv | norms | group, [](net_layer *l) { l->residual = net_from(0); }},
+        {"act", conv | norms | group, [](net_layer *l) { l->act = activation_relu; }},
         {"slope", 0, [](net_layer *l) { l->slope = 1; }},
+        {"groups", group, [](net_layer *l) { l->groups = 2; }},
         {"pairs", conv, [](net_layer *l) { l->pairs = 1; }},
         {"axis", join, [](net_layer *l) { l->axis = join_axis_x; }},
         {"order", dense, [](net_layer *l) { l->order = dense_channels_last; }},
@@ -90,7 +91,8 @@ TEST(net_plan_refuses_members_of_other_operations) {
                               net_layer_product("", 0, 0),
                               net_layer_norm("", 0, 1e-5f),
                               net_layer_prune("", 0, 0),
-                              net_layer_children("", 0, net_none)};
+                              net_layer_children("", 0, net_none),
+                              net_layer_group("", 0, 8, 4, 3, 1)};
     net_limits limits = limits_make(100, 4);
     limits.grid.extent = {20, 20, 20};
     limits.stride = {2, 2, 2};
@@ -142,6 +144,26 @@ TEST(net_plan_names_the_pooling_at_fault) {
         CHECK_EQUAL(plan.step[1].channels, 8);
         n.layers[1].size = n.layers[1].stride = {1, 1, 1};
         check_fault(&n, {1, "over one voxel", nullptr, __FILE__, __LINE__});
+    }
+}
+
+// Groups divide the channels on both sides, and have more than one offset.
+TEST(net_plan_names_the_groups_at_fault) {
+    const struct {
+        net_layer layer;
+        const char *what;
+    } faults[] = {{net_layer_group("", 0, 8, 0, 3, 1), "groups"},
+                  {net_layer_group("", 0, 9, 4, 3, 1), "groups"},
+                  {net_layer_group("", 0, 9, 3, 3, 1), "groups (they divide the source's"},
+                  {net_layer_group("", 0, 0, 4, 3, 1), "channels"},
+                  {net_layer_group("", 0, 8, 8, 1, 1), "size"}};
+    const net_limits limits = limits_make(100, 4);
+    for (const auto &f : faults) {
+        net_plan plan;
+        const net_layer layers[2] = {net_layer_conv("first", net_input, 8, 3, 1), f.layer};
+        const status s = net_plan_sets(layers, 2, &limits, false, &plan);
+        CHECK(s.code == status_layer && s.detail == 1 &&
+              !strncmp(s.subject, f.what, strlen(f.what)));
     }
 }
 

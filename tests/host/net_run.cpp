@@ -326,6 +326,12 @@ TEST(net_host_stride_of_the_input) {
     }
 }
 
+TEST(net_host_groups) {
+    network n;
+    tables::network_grouped(&n);
+    check_network<uint32_t>(&n, 700, 1000, 1);
+}
+
 TEST(net_host_known_networks) {
     network n;
     int32_t voxels = test_quick() ? 100 : 300;

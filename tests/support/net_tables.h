@@ -135,6 +135,23 @@ using namespace spira;
     networks::network_conv(n, "end", at, 5, 3, 1);
 }
 
+// Depthwise and grouped layers, submanifold, strided and back, with epilogues.
+[[maybe_unused]] static void network_grouped(network *n) {
+    networks::network_begin(n, 4);
+    const int in = networks::network_conv(n, "in", net_input, 24, 3, 1);
+    const int depthwise =
+        networks::network_add(n, "depthwise", net_layer_group("", in, 24, 24, 5, 1));
+    n->layers[depthwise].bias = true;
+    n->layers[depthwise].residual = net_from(in);
+    n->layers[depthwise].act = activation_gelu;
+    const int down = networks::network_add(n, "down", net_layer_group("", depthwise, 40, 8, 2, 2));
+    n->layers[down].norm = true;
+    n->layers[down].act = activation_relu;
+    const int up = networks::network_add(n, "up", net_layer_group("", down, 24, 4, 2, 2));
+    n->layers[up].transposed = true;
+    networks::network_conv(n, "out", up, 8, 3, 1);
+}
+
 } // namespace tables
 
 #endif

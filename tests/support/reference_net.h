@@ -118,9 +118,9 @@ SPIRA_API int reference_net_channels(const networks::network *n, int layer) {
     }
     const spira::net_layer *l = &n->layers[layer];
     const int from = reference_net_channels(n, spira::net_number(l->source));
-    return l->op == spira::net_conv       ? l->channels
-           : l->op == spira::net_children ? from / 8 * std::max(l->repeat, 1)
-                                          : from;
+    return l->op == spira::net_conv || l->op == spira::net_group ? l->channels
+           : l->op == spira::net_children                        ? from / 8 * std::max(l->repeat, 1)
+                                                                 : from;
 }
 
 // A random network of `count` layers that fits together.
@@ -380,9 +380,10 @@ SPIRA_API spira::net_params reference_net_params(const networks::network *n, int
         const spira::net_layer *l = &n->layers[i];
         at.weight = at.vectors = at.end;
         at.bias = at.scale = at.shift = at.step = -1;
-        if (l->op == spira::net_conv) {
+        if (l->op == spira::net_conv || l->op == spira::net_group) {
             int64_t inputs = reference_net_channels(n, spira::net_number(l->source));
             inputs += reference_net_channels(n, spira::net_number(l->source2));
+            inputs /= l->op == spira::net_group ? l->groups : 1;
             at.vectors += (int64_t)l->size.x * l->size.y * l->size.z * inputs * l->channels;
             at.end = at.vectors;
             at.bias = l->bias ? at.end : -1;
@@ -559,6 +560,48 @@ SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *
                                 run->params + reference_net_params(run->net, layer).weight,
                                 map.data(), reference_net_voxels(run, layer), &e,
                                 run->feature[1 + layer], joined ? &shortcut : nullptr);
+}
+
+// Judges a grouped convolution: weights are fp32 in every format.
+template <typename W>
+SPIRA_API reference_verdict reference_net_grouped(const reference_net_run<W> *run, int layer) {
+    const spira::net_layer *l = &run->net->layers[layer];
+    const std::vector<int32_t> map = reference_net_map(run, layer);
+    const std::vector<float> in = reference_net_floats(run, spira::net_number(l->source)),
+                             residual = reference_net_floats(run, spira::net_number(l->residual)),
+                             got = reference_net_floats(run, layer);
+    const spira::conv_epilogue e = reference_net_epilogue(run, layer);
+    const int64_t volume = l->size.x * l->size.y * l->size.z, cout = l->channels,
+                  cin = reference_net_channels(run->net, spira::net_number(l->source)),
+                  each = cin / l->groups, count = reference_net_voxels(run, layer) * cout;
+    const float *const weight = run->params + reference_net_params(run->net, layer).weight;
+    reference_verdict worst = {-1, 0, 0, 0, 0};
+    for (int64_t at = 0; at < count; ++at) {
+        const int64_t o = at / cout, c = at % cout, first = c / (cout / l->groups) * each;
+        double sum = 0, size = 0;
+        for (int64_t k = 0; k < volume; ++k) {
+            const int64_t source = map[(size_t)(o * volume + k)];
+            for (int64_t i = 0; i < each && source >= 0; ++i) {
+                const double x = (double)in[(size_t)(source * cin + first + i)] *
+                                 weight[(k * each + i) * cout + c];
+                sum += x;
+                size += fabs(x);
+            }
+        }
+        const double bias = e.bias ? e.bias[c] : 0, scale = e.scale ? e.scale[c] : 1;
+        const double shift = (e.shift ? e.shift[c] : 0) + (e.residual ? residual[(size_t)at] : 0);
+        const double wanted =
+            spira::activation_apply((sum + bias) * scale + shift, e.act, (double)e.slope);
+        size = (size + fabs(bias)) * fabs(scale) + fabs(shift) + fabs(wanted);
+        const double bound =
+            spira::numeric_epsilon(reference_net_type(run, layer)) * fabs(wanted) * 1.01 +
+            ((double)(volume * each) + 30) * 0x1p-24 * size + 0x1p-24;
+        const double ratio = fabs(got[(size_t)at] - wanted) / bound;
+        if (!(ratio <= worst.ratio)) {
+            worst = {ratio, at, (double)got[(size_t)at], wanted, bound};
+        }
+    }
+    return worst;
 }
 
 // Judges a join or a dense map by the host loops, to the bit. (tests/host/net_sets.cpp judges
@@ -747,6 +790,7 @@ SPIRA_API reference_verdict reference_net_judge(const reference_net_run<W> *run,
     const spira::net_op op = run->net->layers[layer].op;
     return op == spira::net_join || op == spira::net_dense ? reference_net_gathered(run, layer)
            : op == spira::net_product                      ? reference_net_multiplied(run, layer)
+           : op == spira::net_group                        ? reference_net_grouped(run, layer)
            : op == spira::net_prune || op == spira::net_children ? reference_net_chosen(run, layer)
            : reference_net_is_norm(&run->net->layers[layer])     ? reference_net_normed(run, layer)
            : op == spira::net_conv ? reference_net_convolved(run, layer)

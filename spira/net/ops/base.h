@@ -27,6 +27,7 @@ enum net_member : unsigned {
     net_member_choice = 1024, // threshold, or_equal
     net_member_prune = 2048,  // channel, most
     net_member_repeat = 4096,
+    net_member_groups = 8192,
 };
 
 // One source, no members of its own, no parameters; a row of the source's channels for each voxel
