@@ -72,6 +72,8 @@ SPIRA_LAUNCHER status device_info_query(device_info *d) {
     d->capability = device_code_capability(10 * major + minor, code.ptxVersion);
     d->hopper = d->capability == 90 && code.sharedSizeBytes > 0;
     d->programmatic = code.ptxVersion >= 90;
+    d->tensor_map_encode =
+        d->hopper ? (device_tensor_map *)device_driver_function("cuTensorMapEncodeTiled") : nullptr;
     return status_success();
 }
 

@@ -379,6 +379,11 @@ SPIRA_DEVICE void cluster_arrive(uint32_t barrier) {
                  : "memory");
 }
 
+// The same for reads that are over, without a fence for stores.
+SPIRA_DEVICE void cluster_arrive_read(uint32_t barrier) {
+    SPIRA_ASM_90("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
 // Waits until the phase of this parity has completed, with the cluster's visibility.
 SPIRA_DEVICE void cluster_wait(uint32_t barrier, uint32_t phase) {
     SPIRA_ASM_90("{ .reg .pred done;\n"

@@ -32,6 +32,12 @@ SPIRA_DEVICE void wgmma_begin() {
                       : "memory");
 }
 
+// The same where the copy engine alone has written the operands: a wait for its mbarrier has made
+// them visible.
+SPIRA_DEVICE void wgmma_begin_copied() {
+    SPIRA_ASM_90A("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
 // Call after steps: makes them a group.
 SPIRA_DEVICE void wgmma_end() {
     SPIRA_ASM_90A("wgmma.commit_group.sync.aligned;" ::: "memory");

@@ -24,8 +24,11 @@ struct linear {
     static status run(tag, const conv_params &t, const layer *l) {
         device_info d = device;
         d.shared_max -= l->depth * 1024; // leaves fewer stages
-        taken = linear_takes(&d, t);
-        return hopper_run<typename tag::element>(&d, t, nullptr);
+        linear_params p = {};
+        p.conv = t;
+        taken = linear_takes(&d, t) && linear_map_encode(&d, t, &p.rows);
+        return taken ? linear_run<typename tag::element>(&d, &p, nullptr)
+                     : hopper_run<typename tag::element>(&d, t, nullptr);
     }
 };
 
@@ -97,6 +100,17 @@ TEST(linear_emulated_others) {
     l = linear_layer_make({64, 68, 200, activation_relu, 0}, 2);
     REQUIRE(layer_check<linear>(&l, "unaligned outputs"));
     CHECK(!linear::taken);
+}
+
+// Few tiles are Hopper's.
+TEST(linear_pays_for_many_tiles) {
+    const device_info d = linear_device(132);
+    conv_params p = {};
+    p.cout = 512;
+    p.capacity = 65 * linear_rows;
+    CHECK(!linear_pays(&d, p));
+    p.capacity += 1;
+    CHECK(linear_pays(&d, p));
 }
 
 // Tests the test: warpgroups that do not wait for the rows are found out.

@@ -650,6 +650,10 @@ inline void cluster_arrive(uint32_t barrier) {
     transfers.push_back({{}, &shared_at<uint64_t>(barrier), 1, blocks->own});
 }
 
+inline void cluster_arrive_read(uint32_t barrier) {
+    cluster_arrive(barrier);
+}
+
 inline void cluster_wait(uint32_t barrier, uint32_t phase) {
     mbarrier_wait(barrier, phase);
 }
@@ -683,6 +687,8 @@ inline void cluster_sync() {
 }
 
 inline void wgmma_begin() {}
+
+inline void wgmma_begin_copied() {}
 
 template <typename E>
 using wgmma_sum = typename numeric_sum<E>::type;

@@ -43,7 +43,8 @@ SPIRA_API status hopper_run(const device_info *gpu, const conv_params &p, cudaSt
     if constexpr (sizeof(E) == 2 && !shortcut && !mixed) {
         linear_params linear = {};
         linear.conv = p;
-        if (linear_takes(gpu, p) && linear_map_encode(gpu, p, &linear.rows)) {
+        if (linear_takes(gpu, p) && linear_pays(gpu, p) &&
+            linear_map_encode(gpu, p, &linear.rows)) {
             return linear_run<E>(gpu, &linear, stream);
         }
     }

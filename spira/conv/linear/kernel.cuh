@@ -78,7 +78,7 @@ SPIRA_DEVICE void linear_produce(const linear_params &p, linear_shared &shared, 
         const int row = linear_row_read(work, linear_row(tile));
         for (int chunk = 0; chunk < c.chunks; ++chunk) {
             const uint32_t full = ring_full(ring), stage = ring_stage(ring);
-            cluster_wait(ring_empty(ring, ring.at), ring.phase ^ 1);
+            mbarrier_wait(ring_empty(ring, ring.at), ring.phase ^ 1);
             mbarrier_arrive_expect_tx(full, whole);
             mbarrier_tensor_copy(stage, &p.rows, chunk * wgmma_row_most / (int)sizeof(E), row,
                                  full);
@@ -100,7 +100,7 @@ SPIRA_DEVICE void linear_release(const ring_cursor &ring, int at) {
     if (warp_elect()) {
         mbarrier_arrive(ring_empty(ring, at));
         if (gridDim.x > 1) {
-            cluster_arrive(cluster_address(ring_empty(ring, at), blockIdx.x ^ 1));
+            cluster_arrive_read(cluster_address(ring_empty(ring, at), blockIdx.x ^ 1));
         }
     }
 }
@@ -123,7 +123,7 @@ SPIRA_DEVICE void linear_accumulate(const linear_params &p, linear_shared &share
         const uint32_t b =
             wgmma_address(p.resident ? resident + (uint32_t)linear_weights_bytes(columns, chunk)
                                      : stage + linear_stage_rows);
-        wgmma_begin();
+        wgmma_begin_copied();
 #pragma unroll
         for (uint32_t at = 0; at < wgmma_row_most; at += wgmma_step_bytes) {
             wgmma_step<E, columns>(sum, a + (at >> 4), b + (at >> 4),
@@ -143,22 +143,6 @@ SPIRA_DEVICE void linear_accumulate(const linear_params &p, linear_shared &share
     wgmma_wait<0>();
     wgmma_settle(sum);
     linear_release(ring, before);
-}
-
-// Two channels of an output, rounded.
-template <typename E>
-SPIRA_DEVICE uint32_t linear_activate(const conv_epilogue &e, float bound, float2 v) {
-    if (e.act == activation_silu) {
-        v.x = activation_apply(v.x, activation_silu, 0.0f);
-        v.y = activation_apply(v.y, activation_silu, 0.0f);
-    } else if (e.act == activation_leaky) {
-        v.x = activation_apply(v.x, activation_leaky, e.slope);
-        v.y = activation_apply(v.y, activation_leaky, e.slope);
-    } else if (e.act == activation_gelu) {
-        v.x = conv_activate_curved(v.x, activation_gelu);
-        v.y = conv_activate_curved(v.y, activation_gelu);
-    }
-    return conv_pair_bounded<E>(v.x, v.y, bound);
 }
 
 // The 16 rows of a warp: the first one, and the first one that it finishes.
@@ -191,62 +175,93 @@ SPIRA_DEVICE void linear_residual_load(const conv_params &p, const linear_place 
     }
 }
 
-// Finishes the accumulators of a piece: the lane's two rows of it, into shared memory.
-template <typename E, int columns>
+// The accumulators of a piece.
+template <int columns>
+SPIRA_DEVICE void linear_piece(const float (&sum)[columns / 2], int piece,
+                               float (&to)[linear_piece_columns / 2]) {
+#pragma unroll
+    for (int i = 0; i < columns / linear_piece_columns; ++i) {
+        if (piece == i) {
+#pragma unroll
+            for (int e = 0; e < linear_piece_columns / 2; ++e) {
+                to[e] = sum[i * linear_piece_columns / 2 + e];
+            }
+        }
+    }
+}
+
+// Finishes the accumulators of a piece: the lane's two rows of it, into shared memory. scale: of
+// the piece's first channel; act: the activation, or activation_none for the others.
+template <typename E, activation act>
 SPIRA_DEVICE void linear_finish_piece(const conv_params &p, const float *scale, uint32_t memory,
-                                      const float (&sum)[columns / 2], int piece) {
+                                      const float (&sum)[linear_piece_columns / 2]) {
     const uint32_t g = (uint32_t)warp_lane() / 4, t = (uint32_t)warp_lane() % 4;
     const float bound = conv_bound(p.epilogue);
+    const float slope = p.epilogue.act == activation_leaky ? p.epilogue.slope : 1.0f;
 #pragma unroll
-    for (uint32_t j = 0; j < linear_piece / 8; ++j) {
-        const float *const at = scale + piece * linear_piece + 8 * j + 2 * t;
-        const float2 by = *(const float2 *)at;
-        const float2 shift = *(const float2 *)(at + linear_columns_most);
-        const float *const v = sum + piece * linear_piece / 2 + 4 * j;
+    for (uint32_t j = 0; j < linear_piece_columns / 8; ++j) {
+        const float2 by = *(const float2 *)(scale + 8 * j + 2 * t);
+        const float2 shift = *(const float2 *)(scale + linear_columns_most + 8 * j + 2 * t);
         const uint32_t to = memory + g * 128 + ((j ^ g) << 4) + 4 * t;
 #pragma unroll
         for (uint32_t h = 0; h < 2; ++h) {
-            float2 x =
-                make_float2(fmaf(v[2 * h], by.x, shift.x), fmaf(v[2 * h + 1], by.y, shift.y));
+            const float *const v = sum + 4 * j + 2 * h;
+            float2 x = make_float2(fmaf(v[0], by.x, shift.x), fmaf(v[1], by.y, shift.y));
             if (p.residual) {
                 const float2 more = conv_pair_to_floats<E>(shared_load(to + h * 1024));
                 x.x += more.x;
                 x.y += more.y;
             }
-            shared_store(to + h * 1024, linear_activate<E>(p.epilogue, bound, x));
+            if (act == activation_none) {
+                x.x = activation_apply(x.x, activation_leaky, slope);
+                x.y = activation_apply(x.y, activation_leaky, slope);
+            } else {
+                x.x = activation_apply(x.x, act, 0.0f);
+                x.y = activation_apply(x.y, act, 0.0f);
+            }
+            shared_store(to + h * 1024, conv_pair_bounded<E>(x.x, x.y, bound));
         }
     }
 }
 
-// Finishes the 16 rows of a warp, 64 columns at a time. residual: of the first piece.
+// Finishes the 16 rows of a warp, 64 columns at a time: in a loop, so that the code stays in the
+// instruction cache. residual: of the first piece.
 template <typename E, int columns>
 SPIRA_DEVICE void linear_finish(const conv_params &p, const linear_place &own, const float *scale,
                                 uint32_t memory, uint4 (&residual)[4],
                                 const float (&sum)[columns / 2]) {
-#pragma unroll
-    for (int piece = 0; piece < columns / linear_piece; ++piece) {
-        const int channel = (int)blockIdx.y * columns + piece * linear_piece;
+    const int first = (int)blockIdx.y * columns;
+#pragma unroll 1
+    for (int piece = 0; piece < columns / linear_piece_columns; ++piece) {
+        const int channel = first + piece * linear_piece_columns;
         if (channel >= p.cout) {
             return;
         }
+        float part[linear_piece_columns / 2];
+        linear_piece<columns>(sum, piece, part);
         if (p.residual) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 shared_store_4(linear_piece_at(memory, i), residual[i]);
             }
-            if (piece + 1 < columns / linear_piece) {
-                linear_residual_load(p, own, channel + linear_piece, residual);
-            }
+            linear_residual_load(p, own, channel + linear_piece_columns, residual);
             __syncwarp();
         }
-        linear_finish_piece<E, columns>(p, scale, memory, sum, piece);
+        const float *const at = scale + piece * linear_piece_columns;
+        if (p.epilogue.act == activation_silu) {
+            linear_finish_piece<E, activation_silu>(p, at, memory, part);
+        } else if (p.epilogue.act == activation_gelu) {
+            linear_finish_piece<E, activation_gelu>(p, at, memory, part);
+        } else {
+            linear_finish_piece<E, activation_none>(p, at, memory, part);
+        }
         __syncwarp();
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const int64_t at = linear_byte(p, own, i, channel);
+            const int64_t to = linear_byte(p, own, i, channel);
             const uint4 v = shared_load_4(linear_piece_at(memory, i));
-            if (at >= 0) {
-                *(uint4 *)((char *)p.out + at) = v;
+            if (to >= 0) {
+                *(uint4 *)((char *)p.out + to) = v;
             }
         }
         __syncwarp();

@@ -18,6 +18,12 @@ SPIRA_API bool linear_takes(const device_info *gpu, const conv_params &p) {
            ((uintptr_t)p.out | (uintptr_t)p.residual) % conv_lane_bytes == 0;
 }
 
+// Whether there are tiles enough for it to be faster than Hopper's kernel.
+SPIRA_API bool linear_pays(const device_info *gpu, const conv_params &p) {
+    return ceil_div(p.capacity, linear_rows) * ceil_div(p.cout, linear_columns_most) >=
+           gpu->multiprocessors;
+}
+
 // Encodes how the copy engine reads rows: 128 rows of 64 channels at a time, swizzled; zeros past
 // the last channel and the last row.
 SPIRA_API bool linear_map_encode(const device_info *gpu, const conv_params &p, linear_map *map) {

@@ -19,10 +19,10 @@ enum {
     linear_threads = linear_consumers + 128, // one lane of the last warpgroup produces
     linear_stages_most = 8,
     linear_stages_least = 3,
-    linear_lag = 2,                                   // stages; see linear_params
-    linear_stage_rows = linear_rows * wgmma_row_most, // bytes
-    linear_piece = 64,                                // columns that a warp finishes at a time
-    linear_piece_bytes = 16 * linear_piece * 2,       // of the 16 rows of a warp
+    linear_lag = 2,                                     // stages; see linear_params
+    linear_stage_rows = linear_rows * wgmma_row_most,   // bytes
+    linear_piece_columns = 64,                          // that a warp finishes at a time
+    linear_piece_bytes = 16 * linear_piece_columns * 2, // of the 16 rows of a warp
     linear_out_bytes = linear_consumers / 32 * linear_piece_bytes,
     linear_columns_most = 256,
 };
@@ -35,7 +35,7 @@ SPIRA_BOTH constexpr int linear_resident(int columns) {
 // The register budget of a thread of the producer's warpgroup, then of a consumer thread. All
 // threads begin with 168, with 64 columns with 80.
 SPIRA_BOTH constexpr int linear_registers_producer(int columns) {
-    return columns <= 64 ? 24 : 40;
+    return columns <= 64 ? 32 : 40;
 }
 
 SPIRA_BOTH constexpr int linear_registers_consumer(int columns) {
