@@ -204,14 +204,16 @@ static spira::status frame_calibrate(table *t, const side::job *j, const side::p
     return runner_end(&r);
 }
 
-// Bytes of a network's features on a GPU, whose plan lets them share memory. limits: of a frame
+// Bytes of a network's features on a GPU, whose plan lets them share memory, without those of a
+// dense map. limits: of a frame
 static int64_t feature_bytes(const networks::network *net, spira::net_limits limits,
                              spira::net_plan *plan) {
+    const int count = net->count - (net->layers[net->count - 1].op == spira::net_dense);
     limits.type = spira::numeric_f16;
-    if (spira::status_failed(spira::net_plan_sets(net->layers, net->count, &limits, true, plan))) {
+    if (spira::status_failed(spira::net_plan_sets(net->layers, count, &limits, true, plan))) {
         return 0; // said where it is planned to run
     }
-    for (int i = 0; i < net->count; ++i) {
+    for (int i = 0; i < count; ++i) {
         spira::net_place_features(plan, i, 0);
     }
     return (int64_t)plan->feature_bytes;
@@ -360,7 +362,7 @@ static void print_losses(const table *t, const losses *l) {
     printf("\n");
     const double mib = 1.0 / (1 << 20) / (double)(l->frames ? l->frames : 1);
     const double half = (double)l->feature_bytes[0], eight = (double)l->feature_bytes[1];
-    printf("features of a scan on a GPU: %.1f MiB in fp16, %.1f MiB in int8: %.0f %%\n", half * mib,
+    printf("features of voxels on a GPU: %.1f MiB in fp16, %.1f MiB in int8: %.0f %%\n", half * mib,
            eight * mib, 100 * eight / (half > 0 ? half : 1));
     if (l->labelled) {
         const int classes = t->net->layers[t->net->count - 1].channels;

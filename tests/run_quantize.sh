@@ -45,7 +45,7 @@ run 0 $street --seed 200 --streets 2 --check 2 --method squares --save-weights "
 # The loss in points of mean IoU: at most 0.5.
 awk '/^mean IoU:/ { loss = -$(NF - 1); found = 1 } END { exit !(found && loss <= 0.5) }' "$folder/said"
 judge 'the mean IoU falls by more than 0.5 points' $?
-grep -q '^features of a scan on a GPU: .* MiB in fp16, .* MiB in int8: [456][0-9] %$' "$folder/said"
+grep -q '^features of voxels on a GPU: .* MiB in fp16, .* MiB in int8: [67][0-9] %$' "$folder/said"
 judge 'the memory of features' $?
 [ "$(grep -c ' int8 *int8 ' "$folder/said")" -ge 27 ] && grep -q '^conv_input\.0 .* fp32 *int8' "$folder/said"
 judge 'the table of layers' $?
