@@ -162,11 +162,7 @@ DEVICE_TEST(gpu_i8_every_variant) {
             ++turn;
             continue;
         }
-        const int32_t inputs = 700, outputs = w.shape.volume == 1 ? inputs : 1290;
-        const std::vector<int32_t> map = w.shape.volume == 1
-                                             ? std::vector<int32_t>()
-                                             : i8_map(&r, w.shape.volume, inputs, outputs, 3);
-        const i8_problem p = i8_problem_make(&r, &w, inputs, outputs, map);
+        const i8_problem p = i8_problem_random(&r, &w, 700, 1290, 3);
         const std::vector<char> want = i8_reference(&p);
         for (int which = 0; which < i8_gpus; ++which) {
             const device_info *d = i8_device((i8_gpu)which);
@@ -279,7 +275,7 @@ DEVICE_TEST(gpu_i8_refusals) {
                        activation_relu,
                        true,
                        false};
-    const i8_problem p = i8_problem_make(&r, &w, 90, 90, i8_map(&r, 9, 90, 90, 4));
+    const i8_problem p = i8_problem_random(&r, &w, 90, 90, 4);
     const device_info *d = i8_device(i8_portable);
     i8_layer l;
     i8_layer_make(d, &p, 0, &l);

@@ -11,11 +11,7 @@ TEST(conv_i8_host_is_the_formula) {
                                        {8, 33, 19, 17, numeric_i8},
                                        {1, 64, 32, 40, numeric_i8},
                                        {125, 16, 0, 16, numeric_i8}})) {
-        const int32_t inputs = 90, outputs = w.shape.volume == 1 ? inputs : 130;
-        const std::vector<int32_t> map = w.shape.volume == 1
-                                             ? std::vector<int32_t>()
-                                             : i8_map(&r, w.shape.volume, inputs, outputs, 4);
-        const i8_problem p = i8_problem_make(&r, &w, inputs, outputs, map);
+        const i8_problem p = i8_problem_random(&r, &w, 90, 130, 4);
         const std::vector<char> want = i8_reference(&p);
         CHECK_EQUAL(i8_compare(&p, i8_host(&p).data(), want), 0);
         if (p.out_type == numeric_i8) { // neither all zero nor all saturated

@@ -107,7 +107,7 @@ TEST(hopper_emulated_i8_every_kernel) {
                          false};
             if (layer_takes<hopper>(&w.shape, shortcut)) {
                 const int32_t outputs = 300 * cut.sizes.tiles;
-                i8_layer l = {i8_problem_make(&r, &w, 200, outputs, i8_map(&r, 4, 200, outputs, 3)),
+                i8_layer l = {i8_problem_random(&r, &w, 200, outputs, 3),
                               cut.sizes,
                               0,
                               0,

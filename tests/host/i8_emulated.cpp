@@ -95,18 +95,12 @@ TEST(i8_emulated_exact) {
 // Kernels of more offsets than a scope has.
 TEST(i8_emulated_many_offsets) {
     random_state r = random_make(5);
-    const i8_wish w = {{1025, 7, 0, 34, numeric_i8},
-                       0,
-                       0,
-                       false,
-                       numeric_f32,
-                       numeric_f32,
-                       activation_relu,
-                       true,
-                       false};
+    i8_wish w = {{1025, 7, 0, 34, numeric_i8}};
+    w.act = activation_relu;
+    w.affine = true;
     CHECK_EQUAL(conv_kernel_of(&w.shape, &portable_i8::device), conv_kernel_portable);
     i8_layer l = {};
-    l.problem = i8_problem_make(&r, &w, 20, 66, i8_map(&r, w.shape.volume, 20, 66, 1));
+    l.problem = i8_problem_random(&r, &w, 20, 66, 1);
     const std::vector<char> want = i8_reference(&l.problem);
     l.sizes = exact_sizes_choose(&w.shape);
     CHECK(i8_layer_check<exact_i8>(&l, want));
@@ -141,7 +135,7 @@ TEST(i8_emulated_curved_activations) {
         const i8_wish w = {
             {9, 40, 0, 70, numeric_i8}, 0, 0, true, numeric_i8, numeric_i8, act, true, false};
         i8_layer l = {};
-        l.problem = i8_problem_make(&r, &w, 150, 200, i8_map(&r, 9, 150, 200, 4));
+        l.problem = i8_problem_random(&r, &w, 150, 200, 4);
         l.sizes = {1, 2, 1, 1};
         const std::vector<char> got = i8_layer_run<portable_i8>(&l);
         l.problem.out_type = numeric_f32;
@@ -161,17 +155,9 @@ TEST(i8_emulated_curved_activations) {
 // Steps that are no positive numbers and weights that are not finite are recorded.
 TEST(i8_emulated_packing_records) {
     random_state r = random_make(7);
-    const i8_wish w = {{3, 20, 0, 40, numeric_i8},
-                       0,
-                       0,
-                       false,
-                       numeric_f32,
-                       numeric_f32,
-                       activation_none,
-                       false,
-                       false};
+    const i8_wish w = {{3, 20, 0, 40, numeric_i8}};
     i8_layer l = {};
-    l.problem = i8_problem_make(&r, &w, 90, 90, i8_map(&r, 3, 90, 90, 4));
+    l.problem = i8_problem_random(&r, &w, 90, 90, 4);
     l.sizes = {1, 2, 1, 1};
     for (int turn = 0; turn < 7; ++turn) {
         i8_layer bad = l;
@@ -202,7 +188,7 @@ TEST(i8_emulated_planted_errors_are_found) {
                        true,
                        false};
     i8_layer good = {};
-    good.problem = i8_problem_make(&r, &w, 150, 200, i8_map(&r, 9, 150, 200, 4));
+    good.problem = i8_problem_random(&r, &w, 150, 200, 4);
     good.sizes = {1, 2, 1, 1};
     const std::vector<char> want = i8_reference(&good.problem);
     CHECK(i8_layer_run<portable_i8>(&good) == want);

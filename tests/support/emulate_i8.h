@@ -71,15 +71,7 @@ inline conv_map i8_map_put(const i8_problem *p) {
     like.inputs = p->inputs;
     like.outputs = p->outputs;
     like.map = p->map;
-    const problem_order o = problem_order_make(&like);
-    order_layout order = {};
-    order.row = array_put(o.row);
-    order.mask = array_put(o.mask);
-    order.source = array_put(o.source);
-    order.schedule = array_put(o.schedule);
-    order.groups = o.blocks;
-    order.volume = p->shape.volume;
-    return conv_map_of_order(&order, count, std::max(p->outputs, 1));
+    return map_put(&like, count);
 }
 
 // Runs a layer and returns its outputs.
@@ -167,11 +159,7 @@ void i8_layers_check(std::initializer_list<conv_shape> shapes) {
         const bool shortcuts = conv_shortcut_takes(&w.shape, &K::device);
         w.shortcut = shortcuts ? w.shortcut : 0;
         w.shortcut2 = shortcuts ? w.shortcut2 : 0;
-        const int32_t inputs = 150, outputs = w.shape.volume == 1 ? inputs : 290;
-        const std::vector<int32_t> map = w.shape.volume == 1
-                                             ? std::vector<int32_t>()
-                                             : i8_map(&r, w.shape.volume, inputs, outputs, 3);
-        i8_layer l = {i8_problem_make(&r, &w, inputs, outputs, map), {}, 0, 0, false, 0};
+        i8_layer l = {i8_problem_random(&r, &w, 150, 290, 3), {}, 0, 0, false, 0};
         const std::vector<char> want = i8_reference(&l.problem);
         conv_sizes sizes[conv_sizes_most];
         const int count = conv_sizes_list(&w.shape, &K::device, sizes);

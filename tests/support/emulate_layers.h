@@ -100,6 +100,19 @@ const void *weights_put(const conv_shape *s, bool shortcut, const std::vector<fl
     return packed;
 }
 
+// The map of a problem in an ordered layout, in random order. count: of the outputs.
+inline conv_map map_put(const problem *p, const int32_t *count) {
+    const problem_order o = problem_order_make(p);
+    order_layout order = {};
+    order.row = array_put(o.row);
+    order.mask = array_put(o.mask);
+    order.source = array_put(o.source);
+    order.schedule = array_put(o.schedule);
+    order.groups = o.blocks;
+    order.volume = p->shape.volume;
+    return conv_map_of_order(&order, count, problem_capacity(p));
+}
+
 // The arguments of a layer, without the outputs and the residual.
 struct layer_args {
     conv_args args;
@@ -113,7 +126,6 @@ void args_put(const layer *l, layer_args *to) {
     const int others = p->shape.volume - l->summed; // offsets that are not summed
     const problem first = problem_offsets(p, 0, others);
     const conv_shape *s = &p->shape;
-    const problem_order o = problem_order_make(&first);
     *to = {};
     conv_args *a = &to->args;
     a->shape = *s;
@@ -128,17 +140,7 @@ void args_put(const layer *l, layer_args *to) {
         a->sums = to_sums;
     }
     const int32_t *count = array_put(std::vector<int32_t>(1, p->outputs ? p->outputs : l->none));
-    to->map = conv_map_identity(count, problem_capacity(p));
-    if (!p->identity) {
-        order_layout order = {};
-        order.row = array_put(o.row);
-        order.mask = array_put(o.mask);
-        order.source = array_put(o.source);
-        order.schedule = array_put(o.schedule);
-        order.groups = o.blocks;
-        order.volume = s->volume;
-        to->map = conv_map_of_order(&order, count, problem_capacity(p));
-    }
+    to->map = p->identity ? conv_map_identity(count, problem_capacity(p)) : map_put(&first, count);
     a->map = &to->map;
     a->epilogue.bias = floats_put(p->bias, p->off.floats);
     a->epilogue.scale = floats_put(p->scale, p->off.floats);

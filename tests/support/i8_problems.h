@@ -38,12 +38,13 @@ struct i8_problem {
 // What a problem has. Everything else is random.
 struct i8_wish {
     spira::conv_shape shape;
-    int shortcut, shortcut2; // channels of its sources; 0: none
-    bool residual;
-    spira::numeric residual_type, out_type;
-    spira::activation act;
-    bool affine;  // bias, scale and shift
-    bool extreme; // features and weights are -128, 127 and zero: sums are as large as they can be
+    int shortcut = 0, shortcut2 = 0; // channels of its sources; 0: none
+    bool residual = false;
+    spira::numeric residual_type = spira::numeric_f32, out_type = spira::numeric_f32;
+    spira::activation act = spira::activation_none;
+    bool affine = false;  // bias, scale and shift
+    bool extreme = false; // features and weights are -128, 127 and zero: sums are as large as they
+                          // can be
 };
 
 inline float i8_between(random_state *r, float low, float high) {
@@ -148,6 +149,25 @@ inline i8_problem i8_problem_make(random_state *r, const i8_wish *w, int32_t inp
                         ? 1 / (most * (float)(w->extreme ? 300 * terms : 60 * sqrt(terms)))
                         : 0;
     return p;
+}
+
+// A random map: each output has each offset with the chance `part` / 8.
+inline std::vector<int32_t> i8_map(random_state *r, int volume, int32_t inputs, int32_t outputs,
+                                   int part) {
+    std::vector<int32_t> map((size_t)outputs * (size_t)volume);
+    for (int32_t &source : map) {
+        source = random_int(r, 0, 7) < part ? random_int(r, 0, inputs - 1) : -1;
+    }
+    return map;
+}
+
+// A problem with a random map; without offsets around it the identity.
+inline i8_problem i8_problem_random(random_state *r, const i8_wish *w, int32_t inputs,
+                                    int32_t outputs, int part) {
+    const int volume = w->shape.volume;
+    const std::vector<int32_t> map =
+        volume == 1 ? std::vector<int32_t>() : i8_map(r, volume, inputs, outputs, part);
+    return i8_problem_make(r, w, inputs, volume == 1 ? inputs : outputs, map);
 }
 
 inline const float *i8_or_null(const std::vector<float> &v) {
@@ -336,16 +356,6 @@ inline std::vector<i8_wish> i8_wishes(std::initializer_list<spira::conv_shape> s
         }
     }
     return all;
-}
-
-// A random map: each output has each offset with the chance `part` / 8.
-inline std::vector<int32_t> i8_map(random_state *r, int volume, int32_t inputs, int32_t outputs,
-                                   int part) {
-    std::vector<int32_t> map((size_t)outputs * (size_t)volume);
-    for (int32_t &source : map) {
-        source = random_int(r, 0, 7) < part ? random_int(r, 0, inputs - 1) : -1;
-    }
-    return map;
 }
 
 #endif
