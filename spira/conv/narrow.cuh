@@ -46,12 +46,14 @@ SPIRA_API bool narrow_sizes_fit(const conv_sizes *size) {
 }
 
 // The choice without measurements: warps share places where there are at most 1.5 times as many
-// places as the device has room for, or many offsets; half as many where four offsets share a step.
+// places as the device has room for, or many offsets (not in int8); half as many where four offsets
+// share a step.
 SPIRA_API conv_sizes narrow_sizes_choose(const conv_shape *s, int32_t capacity,
                                          const device_info *d) {
     const int64_t warps = ceil_div(capacity, 8 * narrow_groups);
     const int64_t room = (int64_t)d->multiprocessors * narrow_resident_16_16 * narrow_warps;
-    const bool few = 2 * warps <= 3 * room, long_lists = s->volume > 32;
+    const bool few = 2 * warps <= 3 * room;
+    const bool long_lists = s->volume > 32 && s->type != numeric_i8;
     int split = 4 * warps <= room || (few && long_lists) ? 4 : few || long_lists ? 2 : 1;
     split = narrow_fold(s->cin, numeric_size(s->type)) == 4 && split > 1 ? split / 2 : split;
     return {1, 1, s->volume == 1 ? 1 : split, 1};

@@ -6,7 +6,8 @@
 // persistent. A worker is a thread block, or a cluster of two that share each tile. Tiles are
 // numbered by the ordered layout's schedule (heavy ones first). Each round deals one tile to every
 // worker, and every other round deals them in reverse, so that all workers have about the same
-// work.
+// work. So does a third round that has no tile for some: these are then the workers with the
+// heaviest first tile. (Of more rounds this matters less, and the first workers begin first.)
 #ifndef SPIRA_CONV_SCHEDULE_CUH
 #define SPIRA_CONV_SCHEDULE_CUH
 
@@ -24,12 +25,14 @@ struct conv_work {
     int outputs, row_groups;
     int own, workers; // the number of this worker, of all
     int tiles;        // of this worker
+    int reversed;     // a round dealt in reverse besides every other one; or one of these
     int channel;      // the slice's first
 };
 
 // Where the worker's tile stands in the schedule.
 SPIRA_DEVICE int conv_tile_place(const conv_work &w, int tile) {
-    return tile * w.workers + (tile & 1 ? w.workers - 1 - w.own : w.own);
+    const bool reverse = tile & 1 || tile == w.reversed;
+    return tile * w.workers + (reverse ? w.workers - 1 - w.own : w.own);
 }
 
 // columns: output channels of a slice; tile_row_groups: of a tile.
@@ -43,6 +46,7 @@ SPIRA_DEVICE conv_work conv_work_of(const conv_params &p) {
     w.channel = (int)blockIdx.y * columns;
     int all = (w.row_groups + tile_row_groups - 1) / tile_row_groups;
     int rounds = (int)((uint32_t)all / gridDim.z);
+    w.reversed = rounds == 2 ? 2 : 1;
     w.tiles = rounds + (conv_tile_place(w, rounds) < all);
     return w;
 }

@@ -56,8 +56,9 @@ SPIRA_API bool portable_sizes_fit(numeric type, const device_info *d, const conv
 }
 
 // The choice without measurements. Where there are few tiles, narrow slices make more of them.
-// Larger tiles read the weights half as often: where there are enough for all multiprocessors, or
-// where shared memory leaves room for one thread block only, which is then a larger one. Where all
+// Larger tiles read the weights half as often: where there are enough for all multiprocessors (not
+// in int8, whose weights are half as large), or where shared memory leaves room for one thread
+// block only, which is then a larger one. Where all
 // tiles of 64 columns would begin at once, a layer waits for the heaviest: two sets of warps take
 // turns with its stages, if these are many.
 SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity,
@@ -74,7 +75,8 @@ SPIRA_API conv_sizes portable_sizes_choose(const conv_shape *s, int32_t capacity
     const int most = few(128, halves ? 2 : 1) ? 64 : most_columns;
     const int columns = narrow ? 32 : portable_columns_choose(s->cout, most);
     const int slices = columns / 32;
-    const bool many = pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
+    const bool many =
+        s->type != numeric_i8 && pairs * ceil_div(s->cout, columns) >= enough * d->multiprocessors;
     const bool alone = portable_resident_on(columns, 128, 1, d->shared_max) == 1;
     const conv_sizes large = {2, slices, 1, 1};
     const conv_sizes both = {1, slices, 2, 1};

@@ -8,17 +8,19 @@
 
 namespace spira {
 
+// Loads scales and shifts, by the consumer threads: producers begin meanwhile.
 template <typename T>
 SPIRA_DEVICE void portable_prepare(const conv_params &p, const conv_work &work,
                                    typename T::shared &shared) {
-    const int i = (int)threadIdx.x;
-    static_assert(T::columns <= T::threads, "a thread for each channel");
+    const int i = (int)threadIdx.x - 32 * T::producers;
+    static_assert(T::columns <= 32 * T::consumers, "a thread for each channel");
     conv_scale_load<T::columns>(p, work.channel, T::columns, i, shared);
     if constexpr (sizeof(typename T::element) == 1) {
         conv_step_load<T::columns>(p, work.channel, T::columns, i, shared);
     } else if (p.shortcut.chunks) {
         conv_shortcut_load<T::columns>(p, work.channel, T::columns, i, shared);
     }
+    named_barrier_sync(1, 32 * T::consumers);
 }
 
 // The ring, and where a warp is in it. One register changes.
@@ -228,7 +230,8 @@ SPIRA_DEVICE void portable_finish_both(const conv_params &p, const float *scale,
 // Multiplies all stages, or those of the warp's set, and finishes the tiles.
 template <typename T>
 SPIRA_DEVICE void portable_consume(const conv_params &p, const conv_work &work,
-                                   const typename T::shared &shared, portable_ring ring) {
+                                   typename T::shared &shared, portable_ring ring) {
+    portable_prepare<T>(p, work, shared);
     const portable_place own = portable_place_of<T>();
     const portable_origin origin = portable_origin_any<T>(own);
     const int from = own.across * T::bands * portable_band; // the warp's first channel
@@ -309,7 +312,6 @@ SPIRA_DEVICE void portable_compute(const conv_params &p) {
     if (work.tiles == 0) {
         return;
     }
-    portable_prepare<T>(p, work, shared);
     if ((int)threadIdx.x < p.sizes.depth) {
         // A team's lanes with their copies, and one of each warp with its stores; consumer warps.
         mbarrier_init(&shared.full[threadIdx.x], T::pairs * (32 + mbarrier_warp));

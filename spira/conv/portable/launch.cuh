@@ -12,9 +12,10 @@ namespace spira {
 // Workers of a slice. Where there are few tiles for each thread block that has room, each tile is a
 // worker's: the GPU then starts the next thread block, heavy tiles first, wherever one has ended.
 // Otherwise workers stay for several tiles, and the next tile's stages are filled while one ends:
-// what a new thread block costs matters less where tiles have many chunks.
-SPIRA_API int64_t portable_workers(int64_t tiles, int64_t room, int chunks) {
-    return tiles <= min_of(max_of(chunks, 4), 8) * room ? tiles : room;
+// what a new thread block costs matters less where tiles have many chunks. least: tiles for each,
+// from which on they stay
+SPIRA_API int64_t portable_workers(int64_t tiles, int64_t room, int chunks, int least) {
+    return tiles <= min_of(max_of(chunks, least), 8) * room ? tiles : room;
 }
 
 // Tiles that two thread blocks halve, the heaviest: with few offsets the heaviest tile has up to
@@ -42,7 +43,8 @@ SPIRA_API status portable_launch(const device_info *gpu, conv_params p, cudaStre
     const int bytes = p.sizes.depth * portable_stage_bytes(T::columns, T::rows);
     const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
     const int64_t room = gpu->multiprocessors * resident / slices;
-    const int64_t workers = T::split > 1 ? tiles : portable_workers(tiles, room, p.chunks);
+    const int64_t workers =
+        T::split > 1 ? tiles : portable_workers(tiles, room, p.chunks, T::exact ? 4 : 2);
     const bool apart = workers == tiles && tiles > room; // each tile a worker's, in several rounds
     p.halved = T::pairs == 1 && T::exact && apart ? portable_halved(tiles, p.volume) : 0;
     const dim3 grid(1, (unsigned)slices, (unsigned)max_of(workers + p.halved, 1));
