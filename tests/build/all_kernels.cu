@@ -105,6 +105,7 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     net_run_args<W> run = {};
     run.input = set;
     SPIRA_TRY(net_run(&a->gpu, &a->plan, &run, a->stream));
+    SPIRA_TRY((net_run<W, numeric_i8>(&a->gpu, &a->plan, &run, a->stream))); // mixed formats, too
     pool_global_args<W> global = {};
     global.set = set;
     return pool_global(&global, a->memory, a->bytes, a->stream);
@@ -130,7 +131,6 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         conv_weights_pack<numeric_i8>(&a->gpu, &a->shape, &weights, a->stream),
         conv_shortcut_pack<numeric_i8>(&a->gpu, &a->shape, 16, 0, &weights, a->stream),
         conv<numeric_i8, true>(&a->gpu, &a->conv, a->stream),
-        conv<numeric_f16, false, true>(&a->gpu, &a->conv, a->stream), // mixed formats
         conv_pairs_weights_pack(&a->gpu, &a->shape, &weights, a->stream),
         conv_pairs_run(&a->gpu, &a->conv_pairs, a->memory, a->bytes, a->stream),
         conv_hybrid(&a->gpu, &a->hybrid, a->memory, a->bytes, a->stream),

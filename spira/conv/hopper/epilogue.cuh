@@ -236,9 +236,8 @@ SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const float *scale, in
 }
 
 // Finishes an element whose residual and output have formats of their own. f: its sum, with scale
-// and shift. Not inlined: this code needs registers, and accumulators have them.
-[[maybe_unused]] static __device__ __noinline__ void hopper_finish_mixed(const conv_params &p,
-                                                                         int64_t at, float f) {
+// and shift.
+SPIRA_DEVICE void hopper_finish_one(const conv_params &p, int64_t at, float f) {
     const conv_quantisation &q = p.quantisation;
     if (p.residual) {
         const float4 residual = conv_load_mixed(q.residual_type, p.residual, at, 1, false);
@@ -246,6 +245,13 @@ SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const float *scale, in
     }
     const float v[4] = {conv_activate(p.epilogue, conv_bound(p.epilogue), f) * q.out_inverse};
     conv_store_mixed(q.out_type, p.out, at, 1, false, v);
+}
+
+// The same, not inlined: this code needs registers, and accumulators have them. In variants with a
+// shortcut the call itself would: producers of long chunks spilled.
+[[maybe_unused]] static __device__ __noinline__ void hopper_finish_apart(const conv_params &p,
+                                                                         int64_t at, float f) {
+    hopper_finish_one(p, at, f);
 }
 
 // Finishes the accumulators of a lane for two channels of two rows. at: the column of the slice.
@@ -265,9 +271,10 @@ SPIRA_DEVICE void hopper_finish_four(const conv_params &p, const float *scale, i
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 if (channel + i < p.cout) {
-                    hopper_finish_mixed(
-                        p, (int64_t)row[h] * p.cout + channel + i,
-                        fmaf((float)sum[2 * h + i], scale[i], scale[hopper_columns_most + i]));
+                    const int64_t to = (int64_t)row[h] * p.cout + channel + i;
+                    const float f =
+                        fmaf((float)sum[2 * h + i], scale[i], scale[hopper_columns_most + i]);
+                    T::shortcut ? hopper_finish_one(p, to, f) : hopper_finish_apart(p, to, f);
                 }
             }
         } else {
