@@ -355,3 +355,44 @@ TEST(portable_sizes) {
     CHECK(portable_takes(&h200) && portable_takes(&hopper) && portable_takes(&ada) &&
           !portable_takes(&turing));
 }
+
+// ---- dealing ------------------------------------------------------------------------------------
+
+// The tiles of a worker, by their place in the schedule.
+static std::vector<int> dealt_places(int tiles, int workers, int own) {
+    int32_t count = tiles * 2 * order_rows - 1;
+    conv_params p = {};
+    p.count = &count;
+    p.capacity = count;
+    gridDim.z = (unsigned)workers;
+    blockIdx.z = (unsigned)own;
+    const conv_work work = conv_work_of<64, 2>(p);
+    std::vector<int> places;
+    for (int tile = 0; tile < work.tiles; ++tile) {
+        places.push_back(conv_tile_place(work, tile));
+    }
+    return places;
+}
+
+// Each tile is dealt once, the first round heaviest first. Where workers have two tiles or three,
+// those with the heaviest first tile have two.
+TEST(schedule_deals_each_tile_once) {
+    for (int workers = 1; workers < 10; ++workers) {
+        for (int tiles = 1; tiles < 50; ++tiles) {
+            std::vector<int> times((size_t)tiles);
+            for (int own = 0; own < workers; ++own) {
+                const std::vector<int> places = dealt_places(tiles, workers, own);
+                for (int place : places) {
+                    REQUIRE(place >= 0 && place < tiles);
+                    ++times[(size_t)place];
+                }
+                CHECK(places.empty() ? own >= tiles : places[0] == own);
+            }
+            CHECK(times == std::vector<int>((size_t)tiles, 1));
+            if (tiles > 2 * workers && tiles < 3 * workers) {
+                CHECK_EQUAL(dealt_places(tiles, workers, 0).size(), 2u);
+                CHECK_EQUAL(dealt_places(tiles, workers, workers - 1).size(), 3u);
+            }
+        }
+    }
+}
