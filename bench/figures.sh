@@ -26,7 +26,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit
 
-parts='map index conv dataflows thresholds tune cublas search minuet growth scenes generate dense net deployed ways sizes batches grad'
+parts='map index conv dataflows thresholds tune cublas search minuet growth scenes generate dense net deployed ways sizes batches grad group'
 quick=${QUICK:-}
 [ "$quick" != 0 ] || quick=
 from=${FROM:-}

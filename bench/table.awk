@@ -155,6 +155,8 @@ function step_name(bench,    layout, method) {
         return "downsample by 2"
     if (bench == "sort" && method == "pack+sort")
         return "pack + sort"
+    if (bench == "group")
+        return method " " layer_name() ", " value("pass")
     if (bench == "join" || bench == "scenes" || bench == "sort")
         return method
     if (bench == "expand")
@@ -338,7 +340,7 @@ function take(    bench, flow) {
         if (flow != "" && value("dtype") == "fp16")
             take_dataflow()
         if (flow == "os" || flow == "")
-            take_step(bench == "conv" ? "features" : bench == "dense" || bench == "join" ? "detectors" : "indexing")
+            take_step(bench == "conv" || bench == "group" ? "features" : bench == "dense" || bench == "join" ? "detectors" : "indexing")
     }
 }
 
