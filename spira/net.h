@@ -20,6 +20,7 @@
 //   floor      net_rule_floor with a stride: all layers at stride 4 share one set
 //   expanded   net_rule_expand, the rule of spconv's strided layers: shared by layers with the same
 //              source set, kernel size, stride, padding and dilation
+//   generated  net_rule_generate: all voxels of a finer stride that a transposed layer reaches
 //   joined     net_join: the union of up to four sets, without one of the axes if wanted
 //   pruned     net_prune: the voxels that features choose
 //   children   net_children: of half the stride, those that features choose, or all of them
@@ -34,7 +35,7 @@
 //   floor     have the capacity of the set that they are made of, and so have joins of one set
 //   expanded  may have more voxels than that: twice limits.voxels, and so have joins of more sets
 //   pruned    have the capacity of their source, or `most` for each of limits.batch
-//   children  eight times the capacity of their source: say how many there are
+//   children, generated  have room for all that there can be: say how many there are
 // but no more than their inputs can touch, and than a known extent and batch size hold. (A lidar
 // scan grows by a tenth in a strided layer of spconv, isolated voxels grow by up to eight times:
 // net_layer.capacity is the place to say so.) A count that exceeds its capacity is clamped and

@@ -55,7 +55,8 @@ SPIRA_API void net_set_bounds(const net_set *set, triple *lo, triple *hi) {
 }
 
 // Widens the bounds of a plan's input to those of all its sets. Axes with an extent have the bounds
-// of that extent, whatever *need says before.
+// of that extent, whatever *need says before. Layouts have room for floors in any case (word_fit),
+// but not for what is made of them.
 SPIRA_API status net_need_bounds(const net_plan *p, word_need *need) {
     word_need bounds[net_sets_max]; // of each set
     net_set_bounds(&p->set[0], &need->lo, &need->hi);
@@ -70,15 +71,20 @@ SPIRA_API status net_need_bounds(const net_plan *p, word_need *need) {
             const expand_rule rule = net_expand_rule(p, set);
             SPIRA_TRY(expand_need(&set->kernel, &rule, &bounds[s]));
         }
+        if (set->by == net_set_floor) {
+            const triple lo = bounds[s].lo, by = set->stride;
+            bounds[s].lo = triple_make((int)floor_to(lo.x, by.x), (int)floor_to(lo.y, by.y),
+                                       (int)floor_to(lo.z, by.z));
+        }
         if (set->by == net_set_children) {
             const triple hi = bounds[s].hi, by = set->stride;
             bounds[s].hi = triple_make(hi.x + by.x, hi.y + by.y, hi.z + by.z);
         }
         if (net_set_widens(set)) {
             net_set_bounds(set, &bounds[s].lo, &bounds[s].hi);
+            need->lo = triple_min(need->lo, bounds[s].lo);
+            need->hi = triple_max(need->hi, bounds[s].hi);
         }
-        need->lo = triple_min(need->lo, bounds[s].lo);
-        need->hi = triple_max(need->hi, bounds[s].hi);
     }
     return status_success();
 }

@@ -9,9 +9,17 @@
 
 namespace spira {
 
-// The rule that an expanded set follows from its parent by.
+// The rule that an expanded set follows from its parent by, whose voxels lie on the grid of the
+// kernel's stride.
 SPIRA_API expand_rule net_expand_rule(const net_plan *p, const net_set *set) {
-    return {set->ratio, set->padding, p->set[set->parent].grid};
+    const net_set *parent = &p->set[set->parent];
+    expand_rule rule = {set->ratio, set->padding, parent->grid};
+    for (int a = 0; a < 3; ++a) {
+        const int64_t finer = triple_at(parent->stride, a) / triple_at(set->kernel.stride, a);
+        int *const extent = triple_at(&rule.grid.extent, a);
+        *extent = *extent ? (int)min_of((*extent - 1) * finer + 1, INT32_MAX) : 0;
+    }
+    return rule;
 }
 
 // ---- adding a set -------------------------------------------------------------------------------
@@ -37,6 +45,7 @@ SPIRA_API bool net_find_alike(const net_plan *p, const net_set *node, int *set) 
         bool alike = s->by == node->by && s->parent == node->parent && s->axis == node->axis &&
                      triple_equal(s->kernel.size, node->kernel.size) &&
                      triple_equal(s->kernel.dilation, node->kernel.dilation) &&
+                     triple_equal(s->kernel.stride, node->kernel.stride) &&
                      triple_equal(s->ratio, node->ratio) &&
                      triple_equal(s->padding, node->padding) && s->sources == node->sources &&
                      s->scores == node->scores && s->threshold == node->threshold &&
@@ -143,28 +152,58 @@ SPIRA_API status net_floor_set(net_plan *p, int i, triple stride, int *set) {
 
 // ---- spconv's rule ------------------------------------------------------------------------------
 
-SPIRA_API status net_expanded_set(net_plan *p, int i, triple stride, int *set) {
+// Finds or adds the set that layer i makes with a kernel. node: by rule, or generated
+SPIRA_API status net_expanded_set(net_plan *p, int i, net_set *node, int *set) {
     const net_layer *l = &p->layers[i];
-    net_set node = {};
-    node.by = net_set_expanded;
-    node.parent = p->step[i].source_set;
-    node.base = p->sets;
-    node.stride = stride;
-    node.kernel = {l->size, l->dilation, p->set[node.parent].stride, false};
-    node.ratio = l->stride;
-    node.padding = l->padding;
-    if (net_find_alike(p, &node, set)) {
+    node->by = net_set_expanded;
+    node->parent = p->step[i].source_set;
+    node->base = p->sets;
+    node->kernel.size = l->size;
+    node->kernel.dilation = l->dilation;
+    if (net_find_alike(p, node, set)) {
         return status_success();
     }
-    const expand_rule rule = net_expand_rule(p, &node);
+    const expand_rule rule = net_expand_rule(p, node);
     expand_axes axes;
-    const status fits = expand_axes_make(&node.kernel, &rule, &axes);
+    const status fits = expand_axes_make(&node->kernel, &rule, &axes);
     if (status_failed(fits)) {
         return net_fault(fits, i);
     }
-    SPIRA_TRY(expand_out(&node.kernel, &rule, &node.grid));
-    const int64_t touched = (int64_t)p->set[node.parent].capacity * axes.most;
-    return net_add_set(p, i, &node, net_roomy(p, &node, touched), set);
+    SPIRA_TRY(expand_out(&node->kernel, &rule, &node->grid));
+    const int64_t touched = (int64_t)p->set[node->parent].capacity * axes.most;
+    const int64_t standard = l->rule == net_rule_generate
+                                 ? min_of(touched, net_cells(p, &node->grid))
+                                 : net_roomy(p, node, touched);
+    return net_add_set(p, i, node, standard, set);
+}
+
+SPIRA_API status net_ruled_set(net_plan *p, int i, triple stride, int *set) {
+    const net_layer *l = &p->layers[i];
+    net_set node = {};
+    node.stride = stride;
+    node.kernel.stride = p->set[p->step[i].source_set].stride;
+    node.ratio = l->stride;
+    node.padding = l->padding;
+    return net_expanded_set(p, i, &node, set);
+}
+
+// All that the kernel reaches on the finer grid: the rule at ratio 1 there, with an odd size, whose
+// padding moves the grid and takes no voxel away.
+SPIRA_API status net_generated_set(net_plan *p, int i, int *set) {
+    const net_layer *l = &p->layers[i];
+    const triple s = p->set[p->step[i].source_set].stride, by = l->stride;
+    if (!l->transposed || l->size.x % 2 == 0 || l->size.y % 2 == 0 || l->size.z % 2 == 0) {
+        return net_fault("rule (net_rule_generate is for transposed layers of odd size)", i);
+    }
+    if (s.x % by.x || s.y % by.y || s.z % by.z) {
+        return net_fault("stride (does not divide the source's: see net_limits.stride)", i);
+    }
+    net_set node = {};
+    node.stride = node.kernel.stride = triple_make(s.x / by.x, s.y / by.y, s.z / by.z);
+    node.ratio = triple_make(1, 1, 1);
+    node.padding = triple_make((l->size.x - 1) * l->dilation.x, (l->size.y - 1) * l->dilation.y,
+                               (l->size.z - 1) * l->dilation.z);
+    return net_expanded_set(p, i, &node, set);
 }
 
 // ---- back to a finer set ------------------------------------------------------------------------
@@ -182,7 +221,8 @@ SPIRA_API status net_inverse_set(net_plan *p, int i, int *set) {
     const triple by = l->stride, s = from->stride;
     *set = net_none;
     if (from->by == net_set_expanded) {
-        *set = net_is_partner(l, from) ? from->parent : (int)net_none;
+        const bool generated = !triple_equal(from->kernel.stride, p->set[from->parent].stride);
+        *set = net_is_partner(l, from) && !generated ? from->parent : (int)net_none;
     } else if (s.x % by.x == 0 && s.y % by.y == 0 && s.z % by.z == 0) {
         *set = net_find_floor(p, from->base, triple_make(s.x / by.x, s.y / by.y, s.z / by.z));
     }
@@ -320,7 +360,7 @@ SPIRA_API status net_each_set(const net_plan *p, net_part part, const net_run_ar
         const voxel_set<W> from = net_voxels(p, set->parent, run->input, run->memory);
         const voxel_set<W> to = net_voxels(p, s, run->input, run->memory);
         net_set_args<W> a;
-        a.rule = net_expand_rule(p, set);
+        a.rule = set->by == net_set_expanded ? net_expand_rule(p, set) : expand_rule{};
         a.expand = {&p->layout, &set->kernel, &a.rule, from, to, run->trouble};
         a.join = net_join_args(p, s, run);
         a.children = net_children_args(p, s, run);
@@ -409,7 +449,7 @@ SPIRA_API status net_strided_set(net_plan *p, int i, int *set) {
         }
     }
     const triple stride = triple_multiply(from, by);
-    return l->rule == net_rule_expand ? net_expanded_set(p, i, stride, set)
+    return l->rule == net_rule_expand ? net_ruled_set(p, i, stride, set)
                                       : net_floor_set(p, i, stride, set);
 }
 

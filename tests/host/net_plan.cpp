@@ -129,6 +129,9 @@ TEST(net_plan_names_the_set_from_features_at_fault) {
             FAULT(8, "finite", l[8].threshold = INFINITY), FAULT(8, "repeat", l[8].repeat = -1),
             FAULT(8, "this width", l[7].channels = 42), FAULT(8, "this width", l[8].repeat = 4096),
             FAULT(8, "odd stride", l[4].stride = {3, 2, 2}),
+            FAULT(19, "odd size", l[19].transposed = false),
+            FAULT(19, "odd size", l[19].size.y = 2), FAULT(19, "divide", l[19].stride.z = 4),
+            FAULT(19, "padding", l[19].padding.x = 1), FAULT(19, "rule", l[19].rule = (net_rule)3),
             FAULT(3, "has no int8", l[4].format = net_format_i8; l[4].range = 1),
     });
 }
@@ -522,6 +525,21 @@ TEST(net_layer_conv_reads_one_source) {
     }
     CHECK_EQUAL(plan.params, 27 * (4 * 32 + 32 * 64) + 125 * 64 * 64);
     CHECK(triple_equal(plan.set[plan.step[2].set].stride, {2, 2, 2}));
+}
+
+// A set that dilates a floor begins at the floor's bounds, which lie below those of the input.
+TEST(net_need_of_what_is_made_of_floors) {
+    network n;
+    word_need need = {};
+    networks::network_begin(&n, 4);
+    networks::network_conv(&n, "floor", net_input, 4, 4, 4);
+    need.lo = {-11, -11, 1};
+    need.hi = {8, 8, 8};
+    REQUIRE_OK(net_need(n.layers, n.count, &need));
+    CHECK(triple_equal(need.lo, {-11, -11, 1}) && triple_equal(need.hi, {8, 8, 8}));
+    networks::network_down(&n, "wide", 0, 4, 3, 1, 1);
+    REQUIRE_OK(net_need(n.layers, n.count, &need));
+    CHECK(triple_equal(need.lo, {-16, -16, -4}) && triple_equal(need.hi, {12, 12, 12}));
 }
 
 TEST(net_need_covers_every_stride_and_kernel) {

@@ -332,6 +332,63 @@ TEST(net_host_groups) {
     check_network<uint32_t>(&n, 700, 1000, 1);
 }
 
+// Six voxels and what a kernel of 3 makes of them at half their stride: the numbers that
+// MinkowskiEngine's generative layer gives.
+TEST(net_host_generated_numbers) {
+    const voxel six[] = {{0, 0, 0, 0}, {0, 0, 0, 2}, {0, 0, 2, 2},
+                         {0, 2, 0, 0}, {0, 2, 2, 2}, {0, 6, 4, 0}};
+    const struct {
+        voxel at;
+        float value;
+    } wanted[] = {{{0, -1, -1, -1}, 1}, {{0, 0, 0, 0}, 14}, {{0, 0, 0, 1}, 41},
+                  {{0, 0, 1, 2}, 67},   {{0, 1, 0, 1}, 92}, {{0, 1, 1, 1}, 175},
+                  {{0, 2, 1, 1}, 122},  {{0, 6, 4, 0}, 84}, {{0, 7, 5, 1}, 162}};
+    network n;
+    networks::network_begin(&n, 1);
+    networks::network_add(&n, "made", net_layer_conv("", net_input, 1, 3, 2));
+    n.layers[0].transposed = true;
+    n.layers[0].rule = net_rule_generate;
+    host_run<uint32_t> r;
+    word_need need = {};
+    r.net = &n;
+    r.limits = limits_make(6, 1);
+    r.limits.keep_all = r.limits.count_pairs = true;
+    r.limits.stride = {2, 2, 2};
+    need.batches = 1;
+    need.hi = {6, 4, 2};
+    REQUIRE_OK(net_need(n.layers, 1, &r.limits, &need));
+    REQUIRE_OK(word_fit(&need, &r.layout));
+    for (const voxel &v : six) {
+        r.words.push_back(word_pack<uint32_t>(&r.layout, v));
+        r.features.push_back((float)r.words.size());
+    }
+    for (int k = 0; k < 27; ++k) {
+        r.params.push_back((float)k + 1);
+    }
+    run_host(&r);
+    CHECK_OK(device_status_read(&r.trouble));
+    const net_run_args<uint32_t> run = run_args(&r);
+    const net_result<uint32_t> out = net_output(r.plan.get(), 0, &run);
+    const float *features = (const float *)out.features;
+    REQUIRE(CHECK_EQUAL(*out.set.count, 124));
+    float sum = 0;
+    for (int i = 0; i < 124; ++i) {
+        sum += features[i];
+    }
+    CHECK_EQUAL(sum, 7938.0f);
+    for (const auto &w : wanted) {
+        const uint32_t word = word_pack<uint32_t>(&r.layout, w.at);
+        const int64_t at = std::find(out.set.words, out.set.words + 124, word) - out.set.words;
+        REQUIRE(CHECK(at < 124));
+        CHECK_EQUAL(features[at], w.value);
+    }
+    int32_t pairs = 0;
+    for (int k = 0; k < 27; ++k) {
+        pairs += ((const int32_t *)(r.memory + r.plan->map[0].pairs))[k];
+    }
+    CHECK_EQUAL(pairs, 162);
+}
+
 TEST(net_host_known_networks) {
     network n;
     int32_t voxels = test_quick() ? 100 : 300;

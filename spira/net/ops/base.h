@@ -172,7 +172,7 @@ SPIRA_API status net_op_check(net_op_kernel, const net_plan *p, int i) {
             }
         }
     }
-    if (l->rule < net_rule_floor || l->rule > net_rule_expand) {
+    if (l->rule < net_rule_floor || l->rule > net_rule_generate) {
         return net_fault("rule (an unknown one)", i);
     }
     if (l->rule != net_rule_expand && net_triple_given(l->padding)) {
@@ -182,7 +182,10 @@ SPIRA_API status net_op_check(net_op_kernel, const net_plan *p, int i) {
 }
 
 SPIRA_API status net_op_set(net_op_kernel, net_plan *p, int i, int *set) {
-    return p->layers[i].transposed ? net_inverse_set(p, i, set) : net_strided_set(p, i, set);
+    const net_layer *l = &p->layers[i];
+    return l->rule == net_rule_generate ? net_generated_set(p, i, set)
+           : l->transposed              ? net_inverse_set(p, i, set)
+                                        : net_strided_set(p, i, set);
 }
 
 // The kernel map of a layer in a host run; null for the identity.
