@@ -32,7 +32,7 @@ void network_joined(network *n) {
 
 TEST(net_graph_names_the_strided_layer_at_fault) {
     check_faults(network_expanded, {
-        FAULT(1, "rule (an unknown", l[1].rule = (net_rule)2),
+        FAULT(1, "rule (an unknown", l[1].rule = (net_rule)(net_rule_generate + 1)),
             FAULT(1, "rule (an unknown", l[1].rule = (net_rule)-1),
             FAULT(0, "padding (without", l[0].padding.z = 1),
             FAULT(1, "padding (without", l[1].rule = net_rule_floor),
