@@ -46,9 +46,9 @@ SPIRA_API plane_task<W> plane_task_make(const word_layout *layout, const map_req
 // The maps of a launch.
 template <typename W>
 struct plane_batch {
+    int32_t first[map_batch_max]; // thread block of each task; see block_find_part
     int tasks;
     plane_task<W> task[map_batch_max];
-    int32_t first[map_batch_max]; // thread block of each task; see block_find_part
 };
 
 // The task of this thread block, in one step. os of cubes of 3 and 5 has no registers for it.
