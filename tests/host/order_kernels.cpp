@@ -123,6 +123,7 @@ TEST(order_kernels_every_size) {
 TEST(order_kernels_every_kernel) {
     for (triple size : {triple{1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {1, 3, 11}, {4, 4, 4}}) {
         check_scenes({scene_make(size, 200, 270, fill_by_offset, false)});
+        check_scenes({scene_make(size, 65, 71, fill_by_offset, false)});
     }
     check_scenes({scene_make({5, 5, 5}, 1100, 1100, fill_by_offset, true)});
 }
