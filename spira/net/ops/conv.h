@@ -203,16 +203,15 @@ SPIRA_API conv_shortcut net_shortcut_of(const net_plan *p, int shortcut, const c
     return s;
 }
 
-// An int8 layer on the host. scratch: net_op_scratch_host
+// An int8 layer on the host.
 template <typename W>
 SPIRA_API status net_conv_i8_host(const net_plan *p, int i, const conv_host_args *a,
-                                  conv_i8_host_args *args, const net_run_args<W> *run,
-                                  void *scratch, void *out) {
+                                  conv_i8_host_args *args, const net_run_args<W> *run) {
     const float *params = (const float *)run->loaded;
     const int shortcut = p->step[i].shortcut;
     net_i8_operands operands;
     conv_shortcut added = {};
-    (void)net_i8_carve(p, i, scratch, &operands);
+    (void)net_i8_carve(p, i, (char *)run->memory + p->scratch, &operands);
     SPIRA_TRY(net_i8_operands_make(p, i, params, &operands));
     if (shortcut != net_none) {
         const net_params at = net_op_params(net_op_conv(), p, shortcut);
@@ -227,7 +226,7 @@ SPIRA_API status net_conv_i8_host(const net_plan *p, int i, const conv_host_args
     args->weight = operands.weight;
     args->map = a->map;
     args->outputs = a->outputs;
-    return conv_i8_host(args, out);
+    return conv_i8_host(args, net_target(p, i, run));
 }
 
 // A floating-point layer on the host whose output or residual is int8.
@@ -270,7 +269,7 @@ SPIRA_API status net_op_run_host(net_op_conv op, const net_plan *p, int i,
         conv_i8_host_args more = {};
         more.epilogue = e;
         more.quantisation = q;
-        return net_conv_i8_host(p, i, &args, &more, run, scratch, out);
+        return net_conv_i8_host(p, i, &args, &more, run);
     }
     return q.mixed ? net_conv_mixed_host(&args, &e, &q, (float *)scratch, out)
                    : conv_host(&args, &e, (float *)out);
