@@ -181,7 +181,7 @@ install:
 	@echo 'spira $(VERSION): headers in $(INSTALL)/include, tables of networks in spira_networks beside them;' \
 	      'CMake package, spira.pc and spira/checkpoint.py in $(INSTALL)/share'
 
-HOST_BUILDS := build/test_host build/test_fast_math $(if $(wildcard examples/scan.cu),build/host_scan build/host_levels build/host_quantize)
+HOST_BUILDS := build/test_host build/test_fast_math $(if $(wildcard examples/scan.cu),build/host_scan build/host_levels build/host_quantize build/host_generate)
 GPU_BUILDS  := $(EXAMPLES:examples/%.cu=build/example_%) $(BENCHES:bench/%.cu=build/bench_%)
 # ... which are only compiled where they could not run: in two parts (tests/unite.sh), but for those that
 # give headers macros or namespaces of theirs, use spira's namespace, or rely on the end of main.
@@ -212,7 +212,7 @@ test: all
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \
 	      'tests/run_units.sh --self-test' \
 	      'MAKE="$(THIS_MAKE)" CXX="$(CXX)" NVCC="$(NVCC)" tests/run_consumers.sh' \
-	      'tests/run_scan.sh build/host_scan' 'tests/run_quantize.sh build/host_quantize build/host_scan' \
+	      'tests/run_scan.sh build/host_scan build/host_generate' 'tests/run_quantize.sh build/host_quantize build/host_scan' \
 	      'PYTHON=$(PYTHON) tests/run_checkpoint.sh build/host_scan build/host_levels' \
 	      'PYTHON=$(PYTHON) tests/run_judge.sh build/host_levels' tests/run_figures.sh \
 	      'PYTHON=$(PYTHON) tests/run_deploy.sh build/host_scan build/host_levels' tests/run_torch.sh \

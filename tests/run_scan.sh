@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-# tests/run_scan.sh: tests what the scan example prints, and which arguments it refuses.
+# tests/run_scan.sh: tests what the examples that draw print, and which arguments they refuse.
 #
-#     tests/run_scan.sh SCAN      examples/scan.cu, built for the host
+#     tests/run_scan.sh SCAN GENERATE      examples/scan.cu and generate.cu, built for the host
 #
 # Last line: N passed, N failed, N skipped.
 set -u
 
-scan=$1
+scan=$1 generate=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 passed=0 failed=0
@@ -109,6 +109,18 @@ run 0 --help
 says 'usage: scan' 'NAME: MinkUNet42'
 run 2 --voxel -1
 says '--voxel does not take -1'
+
+rm "$folder/scan.png"
+# A shape that grows: its sets are those of the rule, or it fails.
+scan=$generate
+run 0 --side 64
+says '64, 208, 544, 2440, 9712 at strides 16 to 1' 'host loops' 'picture:'
+[ "$(od -An -c -j1 -N3 "$folder/scan.png" | tr -d ' ')" = PNG ]
+judge 'the picture of the shape' $?
+run 2 --side 63
+says '--side is 64 to 1024 in steps of 16'
+run 2 --shape
+says 'not understood: --shape'
 
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]
