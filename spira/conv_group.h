@@ -60,6 +60,7 @@ SPIRA_BOTH int64_t conv_group_weights(const conv_group_shape &s) {
 }
 
 SPIRA_API status conv_group_shape_check(const conv_group_shape *s) {
+    SPIRA_REQUIRE(s, status_null_pointer, "shape", 0);
     SPIRA_TRY(size_check(s->volume, 1, kernel_volume_max, "shape.volume"));
     SPIRA_TRY(size_check(s->cin, 1, conv_channels_max, "shape.cin"));
     SPIRA_TRY(size_check(s->cout, 1, conv_channels_max, "shape.cout"));

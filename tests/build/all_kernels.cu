@@ -29,6 +29,8 @@ struct any_arguments {
     conv_grad_input_args input_grad;
     conv_grad_weight_args weight_grad;
     conv_grad_bias_args bias_grad;
+    conv_group_args group;
+    conv_group_grad_args group_grad;
     row_gather_args gather;
     row_blend_args blend;
     norm_args rows_norm;
@@ -139,6 +141,8 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         conv_grad_input(&a->gpu, &a->input_grad, a->stream),
         conv_grad_weight(&a->gpu, &a->weight_grad, a->memory, a->bytes, a->stream),
         conv_grad_bias(&a->gpu, &a->bias_grad, a->memory, a->bytes, a->stream),
+        conv_group(&a->group, a->stream),
+        conv_group_grad_weight(&a->group_grad, a->memory, a->bytes, a->stream),
         row_gather(&a->gather, a->stream),
         norm(&a->rows_norm, a->stream),
         row_blend(&a->blend, a->stream),

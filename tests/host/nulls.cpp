@@ -5,6 +5,7 @@
 
 #include "../../spira/blob.h"
 #include "../../spira/conv_grad.h"
+#include "../../spira/conv_group.h"
 #include "../../spira/conv_i8.h"
 #include "../../spira/conv_pairs.h"
 #include "../../spira/dense.h"
@@ -74,6 +75,9 @@ TEST(nulls_are_refused_by_host_functions) {
     REFUSES(conv_grad_weights_host);
     REFUSES(conv_grad_weight_host<float>);
     REFUSES(conv_grad_bias_host<float>);
+    REFUSES(conv_group_shape_check);
+    REFUSES(conv_group_host);
+    REFUSES(conv_group_grad_weight_host);
     REFUSES(conv_pairs_host<float>);
     REFUSES(dense_bytes);
     REFUSES(dense_host<uint32_t>);
