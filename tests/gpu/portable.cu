@@ -96,8 +96,7 @@ void joined_check(joined_problem *p, const char *what) {
 
 // Whether the GPU runs the kernel.
 bool device_takes() {
-    const conv_shape s = shape_make(27, 64, 0, 64, numeric_f16);
-    return portable_takes(&s, gpu());
+    return portable_takes(gpu());
 }
 
 #define NEED_PORTABLE()                                                                            \
