@@ -7,7 +7,7 @@
 
 using namespace spira;
 
-static const device_info gpu = {90, 132, 232448, true, true};
+static const device_info gpu = {90, 132, 232448, true, true, nullptr};
 static const conv_shape shape = shape_make(27, 16, 0, 32, numeric_f16);
 
 static const char line[] =
