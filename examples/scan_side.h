@@ -147,7 +147,7 @@ static inline int network_take(const options *o, networks::network *net) {
 // Returns the value of the option argv[*i] and moves *i to it; null, and a message, if it has none.
 static inline const char *option_value(int argc, char **argv, int *i) {
     if (*i + 1 == argc) {
-        fprintf(stderr, "%s needs a value\n", argv[*i]);
+        fprintf(stderr, "%s: no such option, or its value is missing\n", argv[*i]);
         return nullptr;
     }
     return argv[++*i];

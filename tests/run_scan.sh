@@ -109,6 +109,8 @@ run 0 --help
 says 'usage: scan' 'NAME: MinkUNet42'
 run 2 --voxel -1
 says '--voxel does not take -1'
+run 2 --frobnicate
+says "--frobnicate: no such option"
 
 rm "$folder/scan.png"
 # A shape that grows: its sets are those of the rule, or it fails.
