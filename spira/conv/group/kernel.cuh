@@ -93,18 +93,26 @@ SPIRA_DEVICE void group_row_add(const conv_group_args &a, int k, int c, bool wid
     }
 }
 
-// Adds what the taps of an output give to its sums, two at a time, so that both rows are in flight.
-// c: the lane's first channel; k0: offset of bit 0 of the taps.
+// Up to 32 offsets of an output.
+struct group_found {
+    const int32_t *map; // of the output
+    uint32_t taps;      // those that it has
+    int first;          // the offset of bit 0
+};
+
+// Adds what they give to the sums of an output, two at a time, so that both rows are in flight. c:
+// the lane's first channel.
 template <typename E, int held>
-SPIRA_DEVICE void group_taps_add(const conv_group_args &a, const int32_t *map, uint32_t taps,
-                                 int k0, int c, bool wide, float (&sum)[held][group_piece]) {
-    while (taps) {
+SPIRA_DEVICE void group_taps_add(const conv_group_args &a, const group_found &found, int c,
+                                 bool wide, float (&sum)[held][group_piece]) {
+    const int k0 = found.first;
+    for (uint32_t taps = found.taps; taps;) {
         const int k = k0 + __ffs((int)taps) - 1;
         taps &= taps - 1;
         const int next = taps ? k0 + __ffs((int)taps) - 1 : k;
         wide_elements<E, group_piece> row[2][held];
-        group_row_read<E, held>(a, map[k], c, wide, row[0]);
-        group_row_read<E, held>(a, map[next], c, wide, row[1]);
+        group_row_read<E, held>(a, found.map[k], c, wide, row[0]);
+        group_row_read<E, held>(a, found.map[next], c, wide, row[1]);
         group_row_add<E, held>(a, k, c, wide, row[0], sum);
         if (next != k) {
             group_row_add<E, held>(a, next, c, wide, row[1], sum);
@@ -148,7 +156,7 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, sizeof(E) == 4 ? 2 : 3)
     }
     for (int k0 = 0; k0 < volume; k0 += 32) {
         const uint32_t taps = group_taps(a, cut, row, outputs, k0);
-        group_taps_add<E, held>(a, a.map + own * volume, there ? taps : 0, k0, c, wide, sum);
+        group_taps_add<E, held>(a, {a.map + own * volume, there ? taps : 0, k0}, c, wide, sum);
     }
 #pragma unroll
     for (int h = 0; h < held; ++h) {
