@@ -102,14 +102,23 @@ TEST(linear_emulated_others) {
     CHECK(!linear::taken);
 }
 
-// Few tiles are Hopper's.
+// Few tiles are Hopper's, and plain layers of few input channels, but not with SiLU.
 TEST(linear_pays_for_many_tiles) {
     const device_info d = linear_device(132);
     conv_params p = {};
+    p.cin = 1024;
     p.cout = 512;
     p.capacity = 65 * linear_rows;
     CHECK(!linear_pays(&d, p));
     p.capacity += 1;
+    CHECK(linear_pays(&d, p));
+    p.cin = 512;
+    CHECK(!linear_pays(&d, p));
+    p.residual = &p;
+    CHECK(linear_pays(&d, p));
+    p.residual = nullptr;
+    p.capacity = 1;
+    p.epilogue.act = activation_silu;
     CHECK(linear_pays(&d, p));
 }
 

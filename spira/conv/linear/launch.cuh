@@ -18,10 +18,12 @@ SPIRA_API bool linear_takes(const device_info *gpu, const conv_params &p) {
            ((uintptr_t)p.out | (uintptr_t)p.residual) % conv_lane_bytes == 0;
 }
 
-// Whether there are tiles enough for it to be faster than Hopper's kernel.
+// Whether it is faster than Hopper's kernel (bench/NOTES.md): always where that one has its general
+// epilogue; otherwise with many tiles, and a residual or many input channels.
 SPIRA_API bool linear_pays(const device_info *gpu, const conv_params &p) {
-    return ceil_div(p.capacity, linear_rows) * ceil_div(p.cout, linear_columns_most) >=
-           gpu->multiprocessors;
+    const int64_t tiles = ceil_div(p.capacity, linear_rows) * ceil_div(p.cout, linear_columns_most);
+    return !activation_is_bound(p.epilogue.act) ||
+           (tiles >= gpu->multiprocessors && (p.residual || p.cin > 512));
 }
 
 // Encodes how the copy engine reads rows: 128 rows of 64 channels at a time, swizzled; zeros past
