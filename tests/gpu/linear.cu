@@ -16,7 +16,7 @@ struct linear_layer {
 };
 
 const linear_layer linear_layers[] = {
-    {64, 64, activation_relu, true},  {64, 128, activation_silu, true},
+    {64, 64, activation_relu, true},   {64, 128, activation_silu, true},
     {96, 192, activation_none, true},  {256, 512, activation_gelu, false},
     {512, 256, activation_silu, true}, {1024, 64, activation_leaky, false},
     {584, 136, activation_relu, true}, {2048, 128, activation_none, false},
