@@ -185,7 +185,7 @@ HOST_BUILDS := build/test_host build/test_fast_math $(if $(wildcard examples/sca
 GPU_BUILDS  := $(EXAMPLES:examples/%.cu=build/example_%) $(BENCHES:bench/%.cu=build/bench_%)
 # ... which are only compiled where they could not run: in two parts (tests/unite.sh), but for those that
 # give headers macros or namespaces of theirs, use spira's namespace, or rely on the end of main.
-FRONT_ALONE  := $(filter $(patsubst %,examples/%.cu,density engine quantize scan stream),$(EXAMPLES))
+FRONT_ALONE  := $(filter $(patsubst %,examples/%.cu,density engine levels quantize scan stream),$(EXAMPLES))
 FRONT_UNITED := $(filter-out $(FRONT_ALONE),$(EXAMPLES) $(BENCHES))
 GPU_MADE     := $(if $(PTX_ONLY),$(FRONT_ALONE:%.cu=build/fronts/%.ok) \
                   $(if $(FRONT_UNITED),build/fronts/part_0.ok build/fronts/part_1.ok),$(GPU_BUILDS))
