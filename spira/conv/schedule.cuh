@@ -7,7 +7,8 @@
 // numbered by the ordered layout's schedule (heavy ones first). Each round deals one tile to every
 // worker, and every other round deals them in reverse, so that all workers have about the same
 // work. So does a third round that has no tile for some: these are then the workers with the
-// heaviest first tile. (Of more rounds this matters less, and the first workers begin first.)
+// heaviest first tile. (Of more rounds this matters less, and the first workers begin first. With
+// 32 columns and long lists of offsets it is slower.)
 #ifndef SPIRA_CONV_SCHEDULE_CUH
 #define SPIRA_CONV_SCHEDULE_CUH
 
@@ -46,7 +47,7 @@ SPIRA_DEVICE conv_work conv_work_of(const conv_params &p) {
     w.channel = (int)blockIdx.y * columns;
     int all = (w.row_groups + tile_row_groups - 1) / tile_row_groups;
     int rounds = (int)((uint32_t)all / gridDim.z);
-    w.reversed = rounds == 2 ? 2 : 1;
+    w.reversed = rounds == 2 && (columns > 32 || p.volume <= 32) ? 2 : 1;
     w.tiles = rounds + (conv_tile_place(w, rounds) < all);
     return w;
 }

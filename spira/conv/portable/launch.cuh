@@ -43,8 +43,8 @@ SPIRA_API status portable_launch(const device_info *gpu, conv_params p, cudaStre
     const int bytes = p.sizes.depth * portable_stage_bytes(T::columns, T::rows);
     const int64_t tiles = ceil_div(order_count(p.capacity), T::rows / order_rows);
     const int64_t room = gpu->multiprocessors * resident / slices;
-    const int64_t workers =
-        T::split > 1 ? tiles : portable_workers(tiles, room, p.chunks, T::exact ? 4 : 2);
+    const int least = T::exact || (p.volume > 32 && p.chunks > 1) ? 4 : 2;
+    const int64_t workers = T::split > 1 ? tiles : portable_workers(tiles, room, p.chunks, least);
     const bool apart = workers == tiles && tiles > room; // each tile a worker's, in several rounds
     p.halved = T::pairs == 1 && T::exact && apart ? portable_halved(tiles, p.volume) : 0;
     const dim3 grid(1, (unsigned)slices, (unsigned)max_of(workers + p.halved, 1));
