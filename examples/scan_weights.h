@@ -56,7 +56,7 @@ SPIRA_API spira::status read(const char *path, const spira::net_plan *plan, floa
                              int *unused, int *misfit) {
     unsigned char *memory;
     int64_t bytes;
-    spira::blob blob;
+    spira::blob blob = {};
     spira::status s = scan::file_load(path, &memory, &bytes);
     s = spira::status_failed(s) ? s : spira::blob_open(memory, (size_t)bytes, &blob);
     s = spira::status_failed(s) ? s : spira::net_blob_read(plan, &blob, params, unused);
@@ -71,7 +71,7 @@ SPIRA_API spira::status ranges_read(const char *path, networks::network *net) {
     spira::net_limits limits = {};
     unsigned char *memory;
     int64_t bytes;
-    spira::blob blob;
+    spira::blob blob = {};
     spira::status s = scan::file_load(path, &memory, &bytes);
     s = spira::status_failed(s) ? s : spira::blob_open(memory, (size_t)bytes, &blob);
     s = spira::status_failed(s) ? s
@@ -127,7 +127,7 @@ SPIRA_API int records_new(const side::options *o, side::job *job) {
 // Writes the parameters of a plan, as fp32.
 SPIRA_API spira::status write(const char *path, const spira::net_plan *plan, const float *params) {
     size_t bytes;
-    spira::blob blob;
+    spira::blob blob = {};
     SPIRA_TRY(spira::net_blob_bytes(plan, spira::numeric_f32, &bytes));
     void *memory = malloc(bytes);
     SPIRA_REQUIRE(memory, spira::status_workspace, "bytes of memory", bytes);

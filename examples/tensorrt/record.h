@@ -215,7 +215,7 @@ static inline spira::status source_of_onnx(const options *o, source *s, spira::n
 
 static inline spira::status source_of_blob(const options *o, source *s, spira::net_plan *plan,
                                            scan::scan_reason *why) {
-    spira::blob blob;
+    spira::blob blob = {};
     int unused;
     SCAN_REQUIRE(networks::network_make(o->net, &s->net), why, spira::status_unsupported, "net",
                  "there is no network %s", o->net);
