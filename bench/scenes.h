@@ -20,11 +20,13 @@ enum scenes_kind {
     scenes_half,      // half of the voxels in one x-plane, the others uniform on both sides of it
     scenes_scattered, // single voxels over the whole range of the word
     scenes_dense,     // a dense cube
+    scenes_tracks,    // thin straight tracks through a detector of 768^3 cells: nine up to 5,000
+    scenes_showers, // the same, an eighth of the voxels, and showers: cones that thin out sideways
     scenes_kinds
 };
 
-static const char *const scenes_names[] = {"uniform", "crowded", "walls x",   "walls y",
-                                           "walls z", "half",    "scattered", "dense"};
+static const char *const scenes_names[] = {"uniform", "crowded",   "walls x", "walls y", "walls z",
+                                           "half",    "scattered", "dense",   "tracks",  "showers"};
 
 enum {
     scenes_reach = 16, // of the layout's guard margin, and its largest stride
@@ -34,6 +36,10 @@ enum {
     scenes_wall_spread = 3000,
     scenes_gap_least = 20,
     scenes_gap_spread = 40,
+    scenes_detector = 768, // cells of a side
+    scenes_track_voxels = 560,
+    scenes_shower_voxels = 5000,
+    scenes_shower_length = 320,
 };
 
 // The side of a cube in which each of the 26 neighbours of a voxel is there with the chance 3/26.
@@ -110,12 +116,99 @@ SPIRA_API void scenes_cube(int64_t voxels, int32_t *out) {
     }
 }
 
+// ---- a particle detector ------------------------------------------------------------------------
+
+// The voxels of a scene that is drawn: out [count, 3], and the numbers of their cells in a hash
+// table with room for twice as many (-1: none).
+struct scenes_drawing {
+    int32_t *out, *cells;
+    int64_t count, voxels, room; // there are; wanted; of the table
+    uint64_t draws;
+};
+
+// A random number below `range`.
+SPIRA_API int scenes_draw(scenes_drawing *d, int range) {
+    return (int)(scan::scene_mix(++d->draws) % (uint64_t)range);
+}
+
+// Adds a voxel, unless it is outside the detector, there already, or one too many.
+SPIRA_API void scenes_add(scenes_drawing *d, const int (&at)[3]) {
+    int32_t cell = 0;
+    for (int v : at) {
+        if (v < 0 || v >= scenes_detector) {
+            return;
+        }
+        cell = cell * scenes_detector + v;
+    }
+    auto place = (int64_t)(scan::scene_mix((uint64_t)cell) % (uint64_t)d->room);
+    while (d->cells[place] >= 0 && d->cells[place] != cell) {
+        place = (place + 1) % d->room;
+    }
+    if (d->cells[place] < 0 && d->count < d->voxels) {
+        d->cells[place] = cell;
+        memcpy(d->out + 3 * d->count++, at, sizeof at);
+    }
+}
+
+// A line from one side of the detector towards the other.
+SPIRA_API void scenes_track(scenes_drawing *d) {
+    enum { last = scenes_detector - 1 };
+    const int axis = scenes_draw(d, 3), begin = scenes_draw(d, last - scenes_track_voxels);
+    const int from[2] = {scenes_draw(d, last), scenes_draw(d, last)};
+    const int to[2] = {scenes_draw(d, last), scenes_draw(d, last)};
+    for (int step = begin; step < begin + scenes_track_voxels; ++step) {
+        int at[3] = {};
+        at[axis] = step;
+        for (int i = 0; i < 2; ++i) {
+            at[(axis + 1 + i) % 3] = from[i] + (to[i] - from[i]) * step / last;
+        }
+        scenes_add(d, at);
+    }
+}
+
+// A cone from a point in the middle of the detector: deep cells are as frequent as others, so those
+// far from its tip are sparse, and so are those far from its axis.
+SPIRA_API void scenes_shower(scenes_drawing *d) {
+    int tip[3], along[3];
+    for (int i = 0; i < 3; ++i) {
+        tip[i] = scenes_detector / 4 + scenes_draw(d, scenes_detector / 2);
+        along[i] = scenes_draw(d, 2001) - 1000;
+    }
+    const int64_t enough = spira::min_of(d->count + scenes_shower_voxels, d->voxels);
+    for (int tries = 0; tries < 4 * scenes_shower_voxels && d->count < enough; ++tries) {
+        const int depth = scenes_draw(d, scenes_shower_length), wide = 2 + depth / 8;
+        int at[3];
+        for (int i = 0; i < 3; ++i) {
+            const int aside = scenes_draw(d, wide) + scenes_draw(d, wide) - wide;
+            at[i] = tip[i] + along[i] * depth / 1000 + aside / 2;
+        }
+        scenes_add(d, at);
+    }
+}
+
+// showers: with them; otherwise tracks alone
+SPIRA_API spira::status scenes_detect(bool showers, int64_t voxels, int32_t *out) {
+    scenes_drawing d = {out, nullptr, 0, voxels, 2 * voxels + 1, 0};
+    const size_t bytes = (size_t)d.room * sizeof(int32_t);
+    d.cells = (int32_t *)malloc(bytes);
+    SPIRA_REQUIRE(d.cells, spira::status_workspace, "scene", (int64_t)bytes);
+    memset(d.cells, 0xff, bytes);
+    while (d.count < (showers ? voxels / 8 : voxels)) {
+        scenes_track(&d);
+    }
+    while (d.count < voxels) {
+        scenes_shower(&d);
+    }
+    free(d.cells);
+    return spira::status_success();
+}
+
 // Generates a scene. All but "scattered" fit 32-bit words up to 3,000,000 voxels.
 //
 // inputs:  bits    32 or 64: of the words, read by scenes_scattered only
 //          voxels  their number, 1 or more
 // outputs: out     [voxels, 3] int32 x, y, z, distinct, none negative
-// errors:  those of scan_scene_random
+// errors:  those of scan_scene_random; status_workspace  no memory; detail: bytes
 SPIRA_API spira::status scenes_make(scenes_kind kind, int bits, int64_t voxels, int32_t *out) {
     const int side = scenes_cube_side(voxels), extent[3] = {side, side, side};
     const int crowded = (int)ceil(cbrt(2.0 * (double)voxels)),
@@ -134,6 +227,9 @@ SPIRA_API spira::status scenes_make(scenes_kind kind, int bits, int64_t voxels, 
     case scenes_dense:
         scenes_cube(voxels, out);
         return spira::status_success();
+    case scenes_tracks:
+    case scenes_showers:
+        return scenes_detect(kind == scenes_showers, voxels, out);
     default:
         return scan::scan_scene_random(1, voxels, extent, out);
     }

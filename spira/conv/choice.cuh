@@ -132,7 +132,7 @@ SPIRA_API bool conv_sizes_fit(const conv_shape *s, const device_info *d, const c
 SPIRA_API int conv_sizes_list(const conv_shape *s, const device_info *d, conv_sizes *sizes) {
     int count = 0;
     for (int i = 0; i < 8 * 4 * 2; ++i) {
-        const conv_sizes c = {1 + i % 2, 1 + i / 8, 1 + i / 2 % 4, 1};
+        const conv_sizes c = {1 + i % 2, 1 + i / 8, 1 << i / 2 % 4, 1};
         if (conv_sizes_fit(s, d, &c)) {
             sizes[count++] = c;
         }

@@ -25,7 +25,7 @@
 //
 // Up to 64 columns, one warpgroup computes both row groups of a tile; otherwise each row group has
 // its own. Where registers allow, two sets of warpgroups alternate (ping-pong): one multiplies
-// while the other finishes its outputs. Where there are few tiles, two thread blocks of a cluster
+// while the other finishes its outputs. Where there are few tiles, the thread blocks of a cluster
 // share the offsets of a tile (cluster.cuh).
 //
 // A shortcut (conv_shortcut) is one more offset at the end of each tile, whose source rows are the

@@ -56,6 +56,7 @@ struct conv_params {
     int fold;            // offsets that share a step; conv/narrow.cuh
     bool tf32;           // rows are rounded to it; conv/exact.cuh
     conv_sizes sizes;
+    int split_log;                  // of sizes.split, to the base of two; conv/hopper.cuh
     bool wide_in, wide_in2;         // rows of the sources are aligned to 16 bytes
     bool wide_out;                  // rows of outputs and residual are aligned to 4 elements
     bool programmatic;              // see conv_args.programmatic

@@ -68,11 +68,11 @@ void check_sizes(const problem *p, const std::vector<conv_sizes> &sizes) {
     struct {
         const conv_sizes *size;
         std::vector<char> out;
-    } judged[5] = {}; // by their split
+    } judged[9] = {}; // by their split
     for (const conv_sizes &size : sizes) {
         std::vector<char> out = sizes_run(p, &d, &size);
         sizes_check(sizes_run(p, &d, &size) == out, p, &size, "other bits than before");
-        REQUIRE(size.split >= 1 && size.split <= 4);
+        REQUIRE(size.split >= 1 && size.split <= 8);
         auto &known = judged[size.split];
         bool same = known.size && known.out == out;
         sizes_check(same || !known.size, p, &size, "other bits than cut otherwise");
@@ -843,7 +843,8 @@ void check_hopper_fits(const conv_shape *s, const device_info *d) {
             hopper_memory_bytes(columns, row, size.split, stages) + (int)sizeof(hopper_shared);
         CHECK(stages >= hopper_teams && stages <= hopper_stages_most);
         CHECK(bytes <= d->shared_max);
-        CHECK(hopper_resident(columns, size.tiles) * (bytes + 1024) <= d->shared_max + 1024);
+        CHECK(hopper_resident(columns, size.split, size.tiles) * (bytes + 1024) <=
+              d->shared_max + 1024);
     }
 }
 
@@ -913,8 +914,9 @@ TEST(conv_gpu_without_code) {
 }
 
 // On an H200: 256 output channels at a time where there are tiles for all thread blocks, or for all
-// pairs of them, which then share a tile each; fewer channels at a time where there are not.
-TEST(conv_hopper_sizes_of_many_channels) {
+// pairs of them, which then share a tile each; fewer channels at a time where there are not. Up to
+// eight thread blocks share a tile where all of them have room.
+TEST(conv_hopper_sizes_of_tiles) {
     const device_info d = device_made(90, 132, 232448, true);
     const struct {
         int volume, cin, cout;
@@ -927,7 +929,11 @@ TEST(conv_hopper_sizes_of_many_channels) {
         {27, 256, 256, 8448, {1, 4, 2, 1}},  {27, 256, 512, 4224, {1, 4, 2, 1}},
         {27, 256, 512, 4225, {1, 8, 2, 1}},  {27, 256, 384, 14534, {1, 4, 1, 1}},
         {8, 256, 256, 14534, {1, 4, 1, 1}},  {27, 128, 128, 14534, {1, 4, 2, 1}},
-        {27, 128, 128, 31757, {1, 4, 1, 1}},
+        {27, 128, 128, 31757, {1, 4, 1, 1}}, {27, 256, 256, 512, {1, 4, 8, 1}}, // 4 tiles
+        {27, 256, 256, 1024, {1, 4, 8, 1}},  {27, 256, 256, 1025, {1, 4, 4, 1}},
+        {27, 96, 96, 2048, {1, 3, 4, 1}},    {27, 96, 96, 5000, {1, 3, 2, 1}},
+        {27, 64, 64, 4224, {1, 2, 4, 1}},    {27, 64, 64, 4225, {1, 2, 2, 1}},
+        {27, 32, 32, 512, {1, 1, 1, 1}},     {8, 64, 64, 512, {2, 2, 1, 1}},
     };
     for (const auto &l : layers) {
         const conv_shape s = shape_make(l.volume, l.cin, 0, l.cout, numeric_f16);

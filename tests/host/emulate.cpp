@@ -155,6 +155,16 @@ void kernel_cluster(float *to, bool taken_first) {
     cluster_sync();
 }
 
+// A thread block stores to another one, which may have ended.
+void kernel_left_alone() {
+    __shared__ uint64_t ready;
+    cluster_sync();
+    if (blockIdx.x == 1 && threadIdx.x == 0) {
+        cluster_store_4(cluster_address(shared_address(hopper_dynamic), 0), {},
+                        cluster_address(shared_address(&ready), 0));
+    }
+}
+
 // Reads a number twice: before and after it waits for the previous kernel.
 void kernel_programmatic(const int32_t *from, int32_t *to) {
     to[threadIdx.x * 2] = *from;
@@ -298,6 +308,12 @@ TEST(emulate_clusters_share_memory) {
         lost += !good(false);
     }
     CHECK(lost > 0);
+    const launch_config two = {2, threads, nullptr, "cluster", false, memory, 2};
+    int ended = 0;
+    for (emulate::seed = 0; emulate::seed < 20; ++emulate::seed) {
+        ended += kernel_launch(kernel_left_alone, two).code != status_ok;
+    }
+    CHECK(ended > 0);
 }
 
 TEST(emulate_programmatic_launch) {

@@ -27,13 +27,22 @@ struct hopper {
                                     127, 128, 129, 160, 192, 193, 255, 256, 257};
     static const device_info device;
 
+    // The device, with shared memory for so many stages; 0: with all of it.
+    template <typename E>
+    static device_info device_of_depth(const conv_params &t, const conv_shape *s, conv_sizes sizes,
+                                       int depth) {
+        device_info d = device;
+        sizes.split = hopper_is_plain<hopper_variant<E, false, false, 64>>(t) ? sizes.split : 1;
+        while (depth && shape_stages(s, &sizes, d.shared_max) > depth) {
+            d.shared_max -= 1024;
+        }
+        return d;
+    }
+
     template <typename tag>
     static status run(tag, const conv_params &t, const layer *l) {
         typedef typename tag::element E;
-        device_info d = device;
-        while (l->depth && layer_stages(l, d.shared_max) > l->depth) {
-            d.shared_max -= 1024;
-        }
+        const device_info d = device_of_depth<E>(t, &l->joined.main.shape, l->sizes, l->depth);
         return t.shortcut.chunks ? hopper_run<E, true>(&d, t, nullptr)
                                  : hopper_run<E>(&d, t, nullptr);
     }
@@ -48,11 +57,8 @@ struct hopper {
 
     // The same of int8 (emulate_i8.h).
     static status run(const conv_params &t, const i8_layer *l) {
-        device_info d = device;
         const int depth = 4 + (int)(l->seed % 7);
-        while (shape_stages(&l->problem.shape, &l->sizes, d.shared_max) > depth) {
-            d.shared_max -= 1024;
-        }
+        const device_info d = device_of_depth<int8_t>(t, &l->problem.shape, l->sizes, depth);
         return t.shortcut.chunks ? hopper_run<int8_t, true>(&d, t, nullptr)
                                  : hopper_run<int8_t>(&d, t, nullptr);
     }
@@ -85,11 +91,12 @@ TEST(hopper_emulated_mixed_formats) {
 
 // Every variant of int8, with a shortcut and without.
 TEST(hopper_emulated_i8_every_kernel) {
-    const layer_cut cuts[] = {{{1, 1, 1, 1}, 130, 0, 32},  {{1, 2, 1, 1}, 64, 65, 64},
-                              {{2, 2, 1, 1}, 80, 0, 64},   {{1, 2, 2, 1}, 64, 0, 64},
-                              {{1, 3, 1, 1}, 192, 0, 96},  {{1, 3, 1, 1}, 64, 0, 96},
-                              {{1, 4, 1, 1}, 128, 0, 128}, {{1, 4, 2, 1}, 128, 0, 128},
-                              {{1, 8, 1, 1}, 64, 0, 256},  {{1, 8, 2, 1}, 64, 0, 256}};
+    const layer_cut cuts[] = {
+        {{1, 1, 1, 1}, 130, 0, 32},  {{1, 2, 1, 1}, 64, 65, 64},  {{2, 2, 1, 1}, 80, 0, 64},
+        {{1, 2, 2, 1}, 64, 0, 64},   {{1, 2, 4, 1}, 80, 0, 64},   {{1, 3, 1, 1}, 192, 0, 96},
+        {{1, 3, 1, 1}, 64, 0, 96},   {{1, 3, 2, 1}, 192, 0, 96},  {{1, 3, 8, 1}, 64, 0, 96},
+        {{1, 4, 1, 1}, 128, 0, 128}, {{1, 4, 4, 1}, 128, 0, 128}, {{1, 4, 2, 1}, 128, 0, 128},
+        {{1, 8, 1, 1}, 64, 0, 256},  {{1, 8, 2, 1}, 64, 0, 256}};
     const numeric formats[] = {numeric_i8, numeric_f16, numeric_bf16};
     emulate::launched.clear();
     random_state r = random_make(49);
@@ -117,26 +124,30 @@ TEST(hopper_emulated_i8_every_kernel) {
             }
         }
     }
-    CHECK_EQUAL(emulate::launched.size(), 18 + 1);
+    CHECK_EQUAL(emulate::launched.size(), 26 + 1);
 }
 
 TEST(hopper_emulated_every_count) {
     layers_every_count<hopper>();
 }
 
-// Of each type 10 variants, 8 with a shortcut (hopper_run), and the one that packs weights.
+// Of each type 14 variants, 12 with a shortcut (hopper_run), and the one that packs weights.
 TEST(hopper_emulated_every_kernel) {
     layers_every_kernel<hopper>({{{1, 1, 1, 1}, 40, 0, 32},
                                  {{1, 2, 1, 1}, 64, 0, 64},
                                  {{2, 2, 1, 1}, 64, 0, 64},
                                  {{1, 2, 2, 1}, 80, 0, 64},
+                                 {{1, 2, 8, 1}, 80, 0, 64},
                                  {{1, 3, 1, 1}, 96, 0, 96},
                                  {{1, 3, 1, 1}, 64, 0, 96},
+                                 {{1, 3, 4, 1}, 96, 0, 96},
+                                 {{1, 3, 2, 1}, 64, 0, 96},
                                  {{1, 4, 1, 1}, 128, 0, 128},
                                  {{1, 4, 2, 1}, 128, 0, 128},
+                                 {{1, 4, 4, 1}, 128, 0, 128},
                                  {{1, 8, 1, 1}, 64, 0, 256},
                                  {{1, 8, 2, 1}, 64, 0, 256}},
-                                true, 2 * (18 + 1));
+                                true, 2 * (26 + 1));
 }
 
 TEST(hopper_emulated_many_offsets) {
@@ -176,6 +187,9 @@ const ring_cut two_sets[] = {{{2, 2, 1, 1}, 64}, {{1, 3, 1, 1}, 96}, {{1, 4, 1, 
 // And with one: two producer warps for a stage, then one.
 const ring_cut one_set[] = {{{1, 2, 1, 1}, 64}, {{1, 8, 2, 1}, 256}};
 
+// And where several thread blocks share tiles.
+const ring_cut shared_tiles[] = {{{1, 2, 8, 1}, 64}, {{1, 4, 4, 1}, 128}, {{1, 3, 2, 1}, 96}};
+
 // Many short tiles for each thread block.
 layer layer_of_short_tiles(const ring_cut &cut, uint64_t seed, int percent, int depth) {
     random_state random = random_make(seed);
@@ -212,6 +226,24 @@ TEST(hopper_emulated_sets_alternate) {
 // One set, in rings of every depth.
 TEST(hopper_emulated_rings) {
     check_rings(one_set, 5);
+}
+
+// Thread blocks that share tiles, of which some have no stage, in rings of every depth.
+TEST(hopper_emulated_shared_tiles) {
+    check_rings(shared_tiles, 5);
+}
+
+// Tests the test: without a barrier of the cluster, sums arrive in stages that are still read.
+TEST(hopper_emulated_shared_tiles_meet) {
+    int wrong = 0;
+    for (int seed = 0; seed < 8; ++seed) {
+        const layer l = layer_of_short_tiles(shared_tiles[seed % 2], (uint64_t)seed, 40, 4);
+        emulate::meetings_skipped = true;
+        wrong += layer_fails<hopper>(&l);
+        emulate::meetings_skipped = false;
+        CHECK(!layer_fails<hopper>(&l));
+    }
+    CHECK(wrong > 0);
 }
 
 // Tests the test: with two sets, producers that do not wait for a stage's previous content

@@ -84,7 +84,7 @@ struct fiber {
     unsigned syncs; // of the cluster, at which it has arrived
 };
 
-enum { stack_bytes = 1 << 16, ranks_most = 4 };
+enum { stack_bytes = 1 << 16, ranks_most = 8 };
 
 // The order in which thread blocks begin. A GPU promises none.
 enum admission_order { first_first, shuffled };

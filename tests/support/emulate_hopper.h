@@ -248,6 +248,9 @@ inline std::function<int()> arrivals_planted;
 // Plants an error: no thread waits for groups of copies.
 inline bool copies_skipped;
 
+// Plants an error: the threads of a cluster do not meet (cluster_sync).
+inline bool meetings_skipped;
+
 inline void barrier_meet(uint64_t *barrier, uint32_t phase) {
     wait_until(
         [](uint64_t at, uint64_t phase) { return barrier_of((uint64_t *)at).phase != phase; },
@@ -267,8 +270,10 @@ struct copy {
 struct transfer {
     std::vector<copy> copies;
     uint64_t *barrier;
-    int arrivals; // 1: arrives there; 0: reports its bytes there
-    int owner;    // the thread whose transfers complete in order; -1: in any order
+    int arrivals;  // 1: arrives there; 0: reports its bytes there
+    int owner;     // the thread whose transfers complete in order; -1: in any order
+    bool remote;   // to a thread block of the cluster, which must not have ended
+    unsigned rank; // of that
 };
 
 // One step of the matrix instruction.
@@ -315,6 +320,10 @@ inline void transfer_end(size_t at) {
     }
     const transfer t = std::move(transfers[at]);
     transfers.erase(transfers.begin() + (ptrdiff_t)at);
+    if (t.remote && !(clusters->alive >> t.rank & 1)) {
+        fault("a store to a thread block that has ended");
+        return;
+    }
     int64_t bytes = 0;
     for (const copy &c : t.copies) {
         bytes += c.bytes;
@@ -342,9 +351,13 @@ inline void hopper_memory_begin(block *b, size_t bytes) {
     b->deliver = transfers_deliver;
 }
 
-// Reports operations that are still in flight.
+// Reports operations that are still in flight. Stores to others need no thread block any more.
 inline void hopper_memory_end() {
-    bool left = !transfers.empty();
+    bool left = false;
+    while (!transfers.empty() && !trouble) {
+        left = left || !transfers.back().remote;
+        transfer_end(transfers.size() - 1);
+    }
     for (const thread_state &s : states) {
         left = left || !s.copies.empty() || !s.copy_groups.empty() || !s.steps.empty() ||
                !s.groups.empty();
@@ -569,7 +582,7 @@ inline void mbarrier_arrive_warp(uint32_t barrier) {
 inline void mbarrier_arrive_copies(uint32_t barrier) {
     using namespace emulate;
     transfers.push_back(
-        {std::move(own_state().copies), &shared_at<uint64_t>(barrier), 1, blocks->own});
+        {std::move(own_state().copies), &shared_at<uint64_t>(barrier), 1, blocks->own, false, 0});
     own_state().copies.clear();
 }
 
@@ -584,7 +597,8 @@ inline void mbarrier_bulk_copy(uint32_t to, const void *from, uint32_t bytes, ui
     if ((uintptr_t)from % 16 || bytes % 16) {
         fault("an address is not aligned");
     }
-    transfers.push_back({{copy_begin(to, from, bytes)}, &shared_at<uint64_t>(barrier), 0, -1});
+    transfers.push_back(
+        {{copy_begin(to, from, bytes)}, &shared_at<uint64_t>(barrier), 0, -1, false, 0});
 }
 
 inline void mbarrier_bulk_copy_all(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier,
@@ -642,12 +656,12 @@ inline void cluster_store_4(uint32_t to, float4 v, uint32_t barrier) {
     using namespace emulate;
     copy c = copy_begin(to, nullptr, 16);
     memcpy(c.value, &v, sizeof v);
-    transfers.push_back({{c}, &shared_at<uint64_t>(barrier), 0, -1});
+    transfers.push_back({{c}, &shared_at<uint64_t>(barrier), 0, -1, true, to / apart - 1});
 }
 
 inline void cluster_arrive(uint32_t barrier) {
     using namespace emulate;
-    transfers.push_back({{}, &shared_at<uint64_t>(barrier), 1, blocks->own});
+    transfers.push_back({{}, &shared_at<uint64_t>(barrier), 1, blocks->own, false, 0});
 }
 
 inline void cluster_arrive_read(uint32_t barrier) {
@@ -675,6 +689,9 @@ inline void cluster_sync_end() {
 // Also completes the thread's own stores to the cluster.
 inline void cluster_sync() {
     using namespace emulate;
+    if (meetings_skipped) {
+        return;
+    }
     for (size_t i = 0; i < transfers.size();) {
         if (transfers[i].owner == blocks->own) {
             transfer_end(i);

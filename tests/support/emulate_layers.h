@@ -513,7 +513,7 @@ void layers_same_bits(const conv_shape &s, int count) {
     layer l = layer_of(&random, s, {100, 300, 5}, 20);
     conv_sizes sizes[conv_sizes_most];
     CHECK_EQUAL(conv_sizes_list(&s, &K::device, sizes), count);
-    std::vector<char> first[5]; // of each split
+    std::vector<char> first[9]; // of each split
     for (int i = 0; i < count; ++i) {
         l.sizes = sizes[i];
         std::vector<char> &same = first[l.sizes.split];

@@ -57,7 +57,7 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
         hopper_outputs_load<T::row_groups>(p, work.outputs, number * hopper_row_groups + own.group,
                                            output);
         uint2 residual[T::row_groups][T::batch][2];
-        if (T::prefetch > 0 && p.residual && hopper_is_plain<T>(p)) {
+        if (T::split <= 2 && T::prefetch > 0 && p.residual && hopper_is_plain<T>(p)) {
             const int half = T::split > 1 ? hopper_cluster_rank() * T::finished : 0;
             const int channel = work.channel + half +
                                 (T::integer ? hopper_lane_channel() : hopper_joined_channel());
@@ -77,6 +77,10 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
         }
         if constexpr (T::split == 1) {
             hopper_finish<T>(p, shared, work.channel, output, residual, sum);
+        } else if constexpr (T::split > 2) {
+            cluster_sync(); // the rings are free
+            hopper_pieces_send<T>(p, ring, shared, sum[0]);
+            hopper_pieces_finish<T>(p, ring, shared, work.channel, output[0]);
         } else {
             // Such a layer takes the plain path (hopper_run). The own half of the columns:
             const int first = hopper_cluster_rank() * T::finished;
@@ -100,8 +104,10 @@ SPIRA_DEVICE void hopper_barriers_init(const conv_params &p, hopper_shared &shar
     if (threadIdx.x < 2 * hopper_row_groups) {
         mbarrier_init(&shared.pingpong[0][0] + threadIdx.x, 4 * mbarrier_warp);
     }
-    if (threadIdx.x < hopper_row_groups) {
+    if (threadIdx.x < hopper_tile_warps) {
         mbarrier_init(&shared.received[threadIdx.x], 1); // and the accumulators' bytes
+    }
+    if (threadIdx.x < hopper_row_groups) {
         mbarrier_init(&shared.consumed[threadIdx.x], 1);
     }
     mbarrier_init_fence();
@@ -112,8 +118,10 @@ SPIRA_DEVICE void hopper_barriers_inval(const conv_params &p, hopper_shared &sha
     if (threadIdx.x < 2 * hopper_row_groups) {
         mbarrier_inval(&shared.pingpong[0][0] + threadIdx.x);
     }
-    if (threadIdx.x < hopper_row_groups) {
+    if (threadIdx.x < hopper_tile_warps) {
         mbarrier_inval(&shared.received[threadIdx.x]);
+    }
+    if (threadIdx.x < hopper_row_groups) {
         mbarrier_inval(&shared.consumed[threadIdx.x]);
     }
 }
@@ -134,7 +142,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         hopper_prepare<T>(p, ring, shared);
     }
     __syncthreads();
-    if (T::split > 1) {
+    if (T::split == 2) {
         cluster_sync_begin(); // the mbarriers are ready
     }
     if (__shfl_sync(~0u, threadIdx.x / hopper_warpgroup, 0) >= T::consumers / hopper_warpgroup) {
@@ -147,8 +155,10 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
         } else {
             hopper_produce<T, T::row>(p, ring);
         }
-        if (T::split > 1) {
+        if (T::split == 2) {
             cluster_sync_end();
+        } else if (T::split > 2 && hopper_work_of<T::columns>(p).tiles > 0) {
+            cluster_sync(); // with the consumers: hopper_consume
         }
     } else {
         // ---- consume
@@ -159,14 +169,14 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
             hopper_prepare<T>(p, ring, shared);
             named_barrier_sync(1, T::consumers);
         }
-        if (T::split > 1) {
+        if (T::split == 2) {
             cluster_sync_end(); // the other thread block's mbarriers are ready, too
         }
         hopper_consume<T>(p, shared, ring);
     }
     // ---- end
     __syncthreads();
-    if (T::split > 1) {
+    if (T::split == 2) {
         cluster_sync(); // the other thread block may still write to this one's shared memory
     }
     hopper_barriers_inval(p, shared);

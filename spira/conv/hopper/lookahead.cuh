@@ -3,9 +3,9 @@
 //
 // A tile has a stage for each chunk of each offset that one of its row groups has (for each two
 // offsets, where a stage holds half chunks), then, with a shortcut, a stage for each chunk of the
-// shortcut. With a cluster of two, each thread block takes every other stage. A team of producer
-// warps fills every fourth stage of the thread block: it finds its next stage and loads the source
-// rows' numbers while the copies of the current one are under way.
+// shortcut. The thread blocks of a cluster take turns with them. A team of producer warps fills
+// every fourth stage of the thread block: it finds its next stage and loads the source rows'
+// numbers while the copies of the current one are under way.
 #ifndef SPIRA_CONV_HOPPER_LOOKAHEAD_CUH
 #define SPIRA_CONV_HOPPER_LOOKAHEAD_CUH
 
@@ -38,9 +38,29 @@ struct hopper_job {
 // Bits of hopper_job.entry.
 enum : uint32_t { hopper_offset_bits = 16, hopper_entry_shortcut = 1u << 31 };
 
+// log2 of the thread blocks that share a tile. One or two are less by one: with the same code for
+// all, variants of 96 columns spill.
+template <int split>
+SPIRA_DEVICE int hopper_split_log(const conv_params &p) {
+    return split > 2 ? p.split_log : p.sizes.split - 1;
+}
+
+// Of the stages of a scope, those of the thread block: at least `least`, which may be empty.
+template <int split>
+SPIRA_DEVICE int hopper_stages_own(const conv_params &p, int stages, int least) {
+    const int above = p.sizes.split - 1;
+    return max((stages - hopper_cluster_rank() + above) >> hopper_split_log<split>(p), least);
+}
+
+// The number in its scope of the thread block's stage `at`.
+template <int split>
+SPIRA_DEVICE int hopper_stage_of(const conv_params &p, int at) {
+    return (at << hopper_split_log<split>(p)) + hopper_cluster_rank();
+}
+
 // Goes to the next scope, of this tile or of the next one: counts its offsets and stages, and reads
 // ahead. A tile has a stage at least, in its last scope.
-template <int slots, bool shortcut>
+template <int slots, bool shortcut, int split>
 SPIRA_DEVICE void hopper_scope_next(const conv_params &p, const conv_work &work, hopper_cursor &c) {
     c.word += conv_scope_words;
     if (c.word >= order_words(p.volume)) {
@@ -66,11 +86,10 @@ SPIRA_DEVICE void hopper_scope_next(const conv_params &p, const conv_work &work,
     c.before = sum - own;
     c.offsets = __shfl_sync(~0u, sum, conv_lane_words(p) - 1);
     int stages = slots > 1 ? (c.offsets + slots - 1) / slots : c.offsets * p.chunks;
-    const int log = p.sizes.split - 1;
-    c.stages = max((stages - hopper_cluster_rank() + log) >> log, last);
+    c.stages = hopper_stages_own<split>(p, stages, last);
     if (shortcut) {
         c.before_shortcut = c.stages;
-        c.stages += last ? max((p.shortcut.chunks - hopper_cluster_rank() + log) >> log, 1) : 0;
+        c.stages += last ? hopper_stages_own<split>(p, p.shortcut.chunks, 1) : 0;
     }
 }
 
@@ -115,15 +134,15 @@ SPIRA_DEVICE void hopper_sources_load(const conv_params &p, const conv_work &wor
 }
 
 // The warp's next chunk of the shortcut. Its source rows are the output rows of the tile.
-template <int row_groups>
+template <int split, int row_groups>
 SPIRA_DEVICE void hopper_job_shortcut(const conv_params &p, const conv_work &work, int first_group,
                                       const hopper_cursor &c, hopper_job<1, row_groups> &job) {
     const int lane = threadIdx.x % 32;
     job.last = c.at == c.stages - 1;
-    job.chunk = ((c.at - c.before_shortcut) << (p.sizes.split - 1)) + hopper_cluster_rank();
+    job.chunk = hopper_stage_of<split>(p, c.at - c.before_shortcut);
     job.entry[0] = 0;
     if (job.chunk >= p.shortcut.chunks) {
-        return; // the other thread block of the cluster has the last one
+        return; // other thread blocks of the cluster have the last ones
     }
     job.entry[0] = hopper_entry_shortcut;
 #pragma unroll
@@ -140,22 +159,22 @@ SPIRA_DEVICE void hopper_job_shortcut(const conv_params &p, const conv_work &wor
 }
 
 // The warp's next job, with its source rows loaded.
-template <int slots, int row_groups, bool shortcut>
+template <bool shortcut, int split, int slots, int row_groups>
 SPIRA_DEVICE void hopper_job_next(const conv_params &p, const conv_work &work, int first_group,
                                   hopper_cursor &c, hopper_job<slots, row_groups> &job) {
     while (c.at >= c.stages && c.tile < work.tiles) {
         c.at -= c.stages;
-        hopper_scope_next<slots, shortcut>(p, work, c);
+        hopper_scope_next<slots, shortcut, split>(p, work, c);
     }
     if constexpr (shortcut) {
         if (c.at >= c.before_shortcut && c.tile < work.tiles) {
             job.stop = false;
-            hopper_job_shortcut<row_groups>(p, work, first_group, c, job);
+            hopper_job_shortcut<split>(p, work, first_group, c, job);
             c.at += hopper_teams;
             return;
         }
     }
-    const int stage = (c.at << (p.sizes.split - 1)) + hopper_cluster_rank(); // of the whole scope
+    const int stage = hopper_stage_of<split>(p, c.at);
     int first = slots > 1 ? stage * slots : stage;
     if (slots == 1 && p.chunks > 1) {
         first = (int)((uint32_t)stage / (uint32_t)p.chunks);

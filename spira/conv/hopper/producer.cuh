@@ -175,7 +175,7 @@ SPIRA_DEVICE void hopper_produce(const conv_params &p, ring_cursor ring) {
     // The weights of the ring's first round are copied while the previous kernel still runs.
     int begun = 0; // stages to be filled whose weights are under way
     for (int at = team;; at += hopper_teams) {
-        hopper_job_next<slots, own, T::shortcut>(p, work, first, cursor, ahead);
+        hopper_job_next<T::shortcut, T::split>(p, work, first, cursor, ahead);
         if (at < ring.stages && !ahead.stop) {
             if (leads) {
                 ring_cursor later = ring;

@@ -4,7 +4,9 @@
 //
 // A variant is given by
 //   columns   output channels of a thread block: 32, 64, 96, 128, 256
-//   split     thread blocks that share the offsets of a tile, as a cluster: 1, 2
+//   split     thread blocks that share the offsets of a tile, as a cluster: 1, 2, or
+//   hopper_several:
+//             conv_sizes.split of them, and each tile has a cluster of its own
 //   tiles     tiles that a thread block of 64 columns has under way: 1, 2
 //   row       bytes of a row of a stage: 128, or 192 for long chunks (weights.cuh)
 //   shortcut  the variant adds a fused 1x1x1 shortcut
@@ -27,6 +29,8 @@ enum {
     hopper_row_groups = 2,  // of a tile: 64 outputs each (order.h)
     hopper_teams = 4,       // of producer warps
     hopper_columns_most = 256,
+    hopper_several = 8,    // thread blocks that share a tile, at most
+    hopper_tile_warps = 8, // consumer warps of such a tile
     hopper_stages_most = 8,
     hopper_row_group_bytes = wgmma_rows * wgmma_row_most,
     hopper_steps = 4, // matrix instructions of a row group of a stage: 32 bytes of each row
@@ -34,8 +38,8 @@ enum {
 
 // ---- thread blocks, warpgroups and warps --------------------------------------------------------
 
-SPIRA_BOTH constexpr int hopper_resident(int columns, int tiles) {
-    return columns <= 64 && tiles == 1 ? 2 : 1;
+SPIRA_BOTH constexpr int hopper_resident(int columns, int split, int tiles) {
+    return columns <= 64 && split <= 2 && tiles == 1 ? 2 : 1;
 }
 
 // Sets of consumer warpgroups. Two sets alternate between the tiles of a thread block (ping-pong):
@@ -153,7 +157,7 @@ SPIRA_BOTH int hopper_exchange_bytes(int columns) {
 SPIRA_BOTH int hopper_memory_bytes(int columns, int row, int split, int stages) {
     return wgmma_align + stages * hopper_stage_bytes(columns, row) +
            hopper_zero_bytes(columns, split) +
-           (split > 1 ? hopper_row_groups * hopper_exchange_bytes(columns) : 0);
+           (split == 2 ? hopper_row_groups * hopper_exchange_bytes(columns) : 0);
 }
 
 // The header of a stage: a bit for each step of each row group that has pairs, then whether the
@@ -164,8 +168,8 @@ enum { hopper_header_last = 1 << hopper_steps * hopper_row_groups };
 struct hopper_shared {
     ring_barriers ring[hopper_stages_most];     // first: hopper_ring_of
     uint64_t pingpong[2][hopper_row_groups];    // mbarriers: the set may go on
-    uint64_t received[hopper_row_groups];       // mbarriers: the other thread block's accumulators
-                                                // are here,
+    uint64_t received[hopper_tile_warps];       // mbarriers: the other thread blocks' accumulators
+                                                // are here, of each row group or warp
     uint64_t consumed[hopper_row_groups];       // those sent to it have been read there
     uint32_t pingpong_at[2][hopper_row_groups]; // where in the ring the set goes on
     uint32_t header[hopper_stages_most];        // of each stage
@@ -175,7 +179,7 @@ struct hopper_shared {
 
 // Stages that fit. Each thread block has 1024 bytes of its own besides.
 SPIRA_BOTH int hopper_stages(int columns, int row, const conv_sizes *size, int shared) {
-    int each = (shared + 1024) / hopper_resident(columns, size->tiles) - 1024 -
+    int each = (shared + 1024) / hopper_resident(columns, size->split, size->tiles) - 1024 -
                (int)round_up(sizeof(hopper_shared), 128) -
                hopper_memory_bytes(columns, row, size->split, 0);
     return (int)min_of(each / hopper_stage_bytes(columns, row), hopper_stages_most);
@@ -196,7 +200,7 @@ struct hopper_traits {
     static constexpr int columns = columns_, split = split_, tiles = tiles_, row = row_;
     static constexpr bool shortcut = shortcut_;
 
-    static constexpr int resident = hopper_resident(columns, tiles);
+    static constexpr int resident = hopper_resident(columns, split, tiles);
     static constexpr int consumers = hopper_consumers(columns, split, tiles);
     static constexpr int producers = hopper_producers(columns, split);
     static constexpr int threads = consumers + producers;
@@ -212,17 +216,18 @@ struct hopper_traits {
     static constexpr bool halves = hopper_halves(columns) && !shortcut;
     static constexpr int half = halves ? (int)hopper_chunk_half : row;
 
-    static constexpr int finished = columns / split;  // columns that the thread block finishes
     static constexpr int piece = 32 / (int)sizeof(E); // channels of a piece of the residual
+    // Columns that the thread block finishes, or finishes at a time.
+    static constexpr int finished = split > 2 ? piece : columns / split;
     static constexpr int batch = hopper_residual_batch(finished, split, finished / piece);
     static constexpr int prefetch =
         shortcut ? 0 : hopper_residual_prefetch(finished, split, finished / piece);
 };
 
 // ---- tiles --------------------------------------------------------------------------------------
-// A tile is a pair of row groups; two thread blocks of a cluster may share it (conv/schedule.cuh).
+// A tile is a pair of row groups; the thread blocks of a cluster may share it (conv/schedule.cuh).
 
-// Rank in the cluster: 0 or 1.
+// Rank in the cluster.
 SPIRA_DEVICE int hopper_cluster_rank() {
     return (int)blockIdx.x;
 }
