@@ -617,7 +617,7 @@ inline void mbarrier_tensor_copy(uint32_t to, const void *map, int x, int y, uin
     if (to % spira::wgmma_align) {
         fault("an address is not aligned");
     }
-    transfer t = {{}, &shared_at<uint64_t>(barrier), 0, -1};
+    transfer t = {{}, &shared_at<uint64_t>(barrier), 0, -1, false, 0};
     for (uint32_t at = 0; at < m.rows * m.bytes; at += 16) {
         const int64_t row = y + (int64_t)(at / m.bytes), byte = 2 * (int64_t)x + at % m.bytes;
         const bool there = row >= 0 && row < m.height && byte < m.width;
