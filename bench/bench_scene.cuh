@@ -5,6 +5,7 @@
 #define SPIRA_BENCH_BENCH_SCENE_CUH
 
 #include "few.cuh"
+#include "scenes.h"
 
 // ---- inputs -------------------------------------------------------------------------------------
 
@@ -54,7 +55,38 @@ SPIRA_API void bench_scan_read(const char *path, int columns, scan::scan_cloud *
     }
 }
 
+// A generated scene; the name is the caller's.
+SPIRA_API void bench_input_scene(scenes_kind kind, int bits, int64_t voxels, bench_input *in) {
+    scan::scan_cloud cloud = {};
+    cloud.rows = voxels;
+    cloud.columns = 3;
+    cloud.voxels = (int32_t *)malloc((size_t)voxels * 3 * sizeof(int32_t));
+    if (!cloud.voxels) {
+        bench_fail("out of host memory");
+    }
+    BENCH_TRY(scenes_make(kind, bits, voxels, cloud.voxels));
+    in->cloud = cloud;
+}
+
+// Makes the scene that a path names, NAME:VOXELS, as tracks:5000. Returns false if it names none.
+SPIRA_API bool bench_input_named(const char *path, bench_input *in) {
+    const char *colon = strrchr(path, ':');
+    const int64_t voxels = colon ? atoll(colon + 1) : 0;
+    for (int kind = 0; voxels > 0 && voxels <= INT32_MAX / 2 && kind < scenes_kinds; ++kind) {
+        const size_t length = strlen(scenes_names[kind]);
+        if ((size_t)(colon - path) == length && memcmp(path, scenes_names[kind], length) == 0) {
+            bench_input_scene((scenes_kind)kind, 32, voxels, in);
+            snprintf(in->name, sizeof in->name, "%s_%lld", scenes_names[kind], (long long)voxels);
+            return true;
+        }
+    }
+    return false;
+}
+
 SPIRA_API void bench_input_read(const char *path, const bench_options *o, bench_input *in) {
+    if (bench_input_named(path, in)) {
+        return;
+    }
     const float voxel = o->voxel;
     bench_scan_read(path, o->columns, &in->cloud);
     bench_stem(path, in->name, sizeof in->name);

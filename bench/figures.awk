@@ -135,7 +135,8 @@ function describe_all(    us, peers_too, searches) {
     describe("scenes", "Generated scenes: time over that of as many voxels, interpolated by pairs", \
         "The worse of 32- and 64-bit words. A dense cube has seven times as many pairs to write.", \
         "log", "voxels", "log", "times as many voxels' time", \
-        "line walls x;line walls y;line walls z;line half;line scattered;line dense")
+        "line walls x;line walls y;line walls z;line half;line scattered;line dense;" \
+        "line tracks;line showers")
     describe("minuet", "Minuet's search over its block sizes", \
         "B words of a source block (a line each), C queries at a time. 32-bit words.", \
         "log2", "C, queries at a time", "log", us, \

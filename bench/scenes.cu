@@ -18,7 +18,6 @@
 // sample, and each offset's number of pairs. The other forms are compared with the os map on the
 // GPU; ordered layouts of up to 100,000 voxels with the host's as well.
 #include "map_work.cuh"
-#include "scenes.h"
 #include "scenes_check.h"
 #include "search_all.cuh"
 
@@ -305,13 +304,7 @@ static void scenes_run_words(bench_session *s, const bench_input *input, scenes_
 static void scenes_run(bench_session *s, scenes_kind kind, int bits, int voxels,
                        scenes_reference *reference) {
     bench_input input = {};
-    input.cloud.rows = voxels;
-    input.cloud.columns = 3;
-    input.cloud.voxels = (int32_t *)malloc((size_t)voxels * 3 * sizeof(int32_t));
-    if (!input.cloud.voxels) {
-        bench_fail("out of host memory");
-    }
-    BENCH_TRY(scenes_make(kind, bits, voxels, input.cloud.voxels));
+    bench_input_scene(kind, bits, voxels, &input);
     snprintf(input.name, sizeof input.name, "%s", scenes_names[kind]);
     scenes_lines lines = {reference, kind, 0};
     if (bits == 32) {

@@ -98,21 +98,25 @@ TEST(scenes_half_is_one_plane) {
     }
 }
 
+// Pairs per output for K = 3.
+static double pairs_of(const std::vector<int32_t> &scene) {
+    const word_layout layout = layout_of(scene);
+    const std::vector<uint32_t> words = words_of<uint32_t>(scene, &layout);
+    int64_t pairs = 0;
+    for (uint32_t word : words) {
+        for (int k = 0; k < 27; ++k) {
+            const triple by = triple_make(k / 9 - 1, k / 3 % 3 - 1, k % 3 - 1);
+            const uint32_t other = word + word_delta<uint32_t>(&layout, by);
+            pairs += std::binary_search(words.begin(), words.end(), other);
+        }
+    }
+    return (double)pairs / (double)words.size();
+}
+
 // The two scenes that the others are measured by.
 TEST(scenes_have_4_and_14_pairs) {
     for (int kind : {scenes_uniform, scenes_crowded}) {
-        const std::vector<int32_t> scene = scene_of(kind, 32, 20000);
-        const word_layout layout = layout_of(scene);
-        const std::vector<uint32_t> words = words_of<uint32_t>(scene, &layout);
-        int64_t pairs = 0;
-        for (uint32_t word : words) {
-            for (int k = 0; k < 27; ++k) {
-                const triple by = triple_make(k / 9 - 1, k / 3 % 3 - 1, k % 3 - 1);
-                const uint32_t other = word + word_delta<uint32_t>(&layout, by);
-                pairs += std::binary_search(words.begin(), words.end(), other);
-            }
-        }
-        const double each = (double)pairs / (double)words.size();
+        const double each = pairs_of(scene_of(kind, 32, 20000));
         CHECK(kind == scenes_uniform ? each > 3.5 && each < 4 : each > 12 && each < 14);
     }
 }
@@ -128,6 +132,17 @@ TEST(scenes_dense_is_a_cube) {
     const word_layout layout = layout_of(scene);
     const std::vector<uint32_t> words = words_of<uint32_t>(scene, &layout);
     CHECK(std::adjacent_find(words.begin(), words.end()) == words.end());
+}
+
+// Tracks are thin: about 3 pairs per output. A shower has more.
+TEST(scenes_of_a_detector) {
+    for (int kind : {scenes_tracks, scenes_showers}) {
+        const std::vector<int32_t> scene = scene_of(kind, 32, 8000);
+        CHECK(*std::max_element(scene.begin(), scene.end()) < scenes_detector);
+        CHECK(scene == scene_of(kind, 32, 8000));
+        const double each = pairs_of(scene);
+        CHECK(kind == scenes_tracks ? each > 2.9 && each < 3.2 : each > 3.3 && each < 8);
+    }
 }
 
 // ---- comparing forms ----------------------------------------------------------------------------
