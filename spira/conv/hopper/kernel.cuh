@@ -81,6 +81,7 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
             cluster_sync(); // the rings are free
             hopper_pieces_send<T>(p, ring, shared, sum[0]);
             hopper_pieces_finish<T>(p, ring, shared, work.channel, output[0]);
+            break; // there is one tile; without this the matrix steps would be serialised
         } else {
             // Such a layer takes the plain path (hopper_run). The own half of the columns:
             const int first = hopper_cluster_rank() * T::finished;
