@@ -152,7 +152,7 @@ SPIRA_API void scenes_add(scenes_drawing *d, const int (&at)[3]) {
 
 // A line from one side of the detector towards the other.
 SPIRA_API void scenes_track(scenes_drawing *d) {
-    enum { last = scenes_detector - 1 };
+    const int last = scenes_detector - 1;
     const int axis = scenes_draw(d, 3), begin = scenes_draw(d, last - scenes_track_voxels);
     const int from[2] = {scenes_draw(d, last), scenes_draw(d, last)};
     const int to[2] = {scenes_draw(d, last), scenes_draw(d, last)};

@@ -226,10 +226,10 @@ SPIRA_API status net_inverse_set(net_plan *p, int i, int *set) {
     } else if (s.x % by.x == 0 && s.y % by.y == 0 && s.z % by.z == 0) {
         *set = net_find_floor(p, from->base, triple_make(s.x / by.x, s.y / by.y, s.z / by.z));
     }
-    for (int s = 0; *set < 0 && s < p->sets; ++s) {
-        const bool child = p->set[s].by == net_set_children && p->set[s].parent == source;
-        *set =
-            child && triple_equal(triple_multiply(p->set[s].stride, by), from->stride) ? s : *set;
+    for (int n = 0; *set < 0 && n < p->sets; ++n) {
+        const net_set *to = &p->set[n];
+        const bool child = to->by == net_set_children && to->parent == source;
+        *set = child && triple_equal(triple_multiply(to->stride, by), s) ? n : *set;
     }
     return *set < 0 ? net_fault("an inverse layer with no partner", i) : status_success();
 }

@@ -106,8 +106,8 @@ SPIRA_PLAIN_KERNEL void net_i8_steps_kernel(net_i8_steps s) {
 }
 
 // Fills the steps that a layer and its shortcut share, in the loaded parameters of the layer.
-SPIRA_API status net_i8_steps_load(const net_plan *p, int layer, const float *params, char *loaded,
-                                   const float **step, cudaStream_t stream) {
+SPIRA_LAUNCHER status net_i8_steps_load(const net_plan *p, int layer, const float *params,
+                                        char *loaded, const float **step, cudaStream_t stream) {
     const int pair[2] = {layer, p->step[layer].shortcut};
     net_i8_steps s = {};
     for (int n = 0; n < 2; ++n) {
@@ -124,8 +124,8 @@ SPIRA_API status net_i8_steps_load(const net_plan *p, int layer, const float *pa
 }
 
 // The weights of an int8 layer, from those of any layer.
-SPIRA_API status net_i8_pack_weights(const net_plan *p, int i, const conv_weights *from,
-                                     conv_weights *to, cudaStream_t stream) {
+SPIRA_LAUNCHER status net_i8_pack_weights(const net_plan *p, int i, const conv_weights *from,
+                                          conv_weights *to, cudaStream_t stream) {
     const net_step *step = &p->step[i];
     const net_params at = net_op_params(net_op_conv(), p, i);
     const float *params = from->weight - step->params;
