@@ -114,7 +114,7 @@ TEST(group_input_gradient_is_the_adjoint) {
     }
 }
 
-TEST(group_refuses) {
+TEST(conv_group_refuses) {
     float in[8] = {}, out[8], weight[64] = {}, vector[8] = {};
     int32_t map[2] = {0, 1}, count = 2;
     conv_group_args good = {};
