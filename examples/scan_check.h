@@ -139,7 +139,8 @@ static inline spira::status check_compute(check_layer *c, int32_t inputs, spira:
             c->in2[i] = spira::tf32_round(c->in2[i]);
         }
     }
-    const spira::conv_host_args args = {*s, c->in, c->in2, c->weight, c->map, c->outputs};
+    spira::conv_host_args args = {*s, c->in, c->in2, c->weight, c->map, c->outputs};
+    args.shape.type = spira::numeric_f32; // operands are floats, those of int8 layers, too
     SPIRA_TRY(spira::conv_sum_host(&args, c->sum));
     absolute(c->in, (int64_t)inputs * s->cin);
     absolute(c->in2, (int64_t)inputs * s->cin2);

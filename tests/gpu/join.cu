@@ -79,7 +79,8 @@ DEVICE_TEST(gpu_join_in_a_graph) {
             device_copy_in(d.args.set[s].count, &p.count[s], 1);
         }
         const int64_t row = (int64_t)p.channels * numeric_size(p.type);
-        CUDA_CHECK(cudaMemset(d.sums.out, guarded_poison, (size_t)(p.out_capacity * row)));
+        CUDA_CHECK(cudaMemsetAsync(d.sums.out, guarded_poison, (size_t)(p.out_capacity * row),
+                                   stream_get()));
         CUDA_CHECK(cudaGraphLaunch(graph, stream_get()));
         const join_outcome<uint32_t> got = join_run_read(&p, &side<uint32_t>, &d),
                                      wanted = join_expected(&p);
