@@ -22,8 +22,31 @@ template <numeric format = numeric_any>
 SPIRA_API status row_gather(const row_gather_args *args, cudaStream_t stream) {
     SPIRA_TRY(row_gather_check(args));
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return row_launch(row_gather_kernel<typename decltype(tag)::element>, "row_gather", args,
-                          row_gather_repeat(args), stream);
+        const int repeat = row_gather_repeat(args);
+        const bool aligned = repeat > 1 || args->channels % row_channels == 0;
+        return row_launch(row_gather_kernel<typename decltype(tag)::element>, args,
+                          {(int64_t)args->channels * repeat, aligned, args->in, args->out},
+                          {stream, "row_gather"});
+    });
+}
+
+// The gradient of `row_gather`.
+//
+// inputs   args: see row_gather_grad_args. `format` is the only format that is compiled
+// outputs  args.in_grad, all rows: the gradient of the row that has this source, over its
+//          repetitions summed in fp32 and rounded once; 0 for a row that is no one's source
+// errors   `in_grad` that is `out_grad`
+// Asynchronous, deterministic, equal to row_gather_grad_host (a NaN may have other bits).
+// cost     a memset and one launch, no scratch
+template <numeric format = numeric_any>
+SPIRA_API status row_gather_grad(const row_gather_grad_args *args, cudaStream_t stream) {
+    SPIRA_TRY(row_gather_grad_check(args));
+    SPIRA_TRY(status_from_cuda(
+        cudaMemsetAsync(args->in_grad, 0, row_gather_grad_bytes(args), stream), "row_gather_grad"));
+    return numeric_dispatch<format>(args->type, [&](auto tag) {
+        return row_launch(row_gather_grad_kernel<typename decltype(tag)::element>, args,
+                          {args->channels, true, args->in_grad, args->out_grad},
+                          {stream, "row_gather_grad"});
     });
 }
 
@@ -40,8 +63,8 @@ template <numeric format = numeric_any>
 SPIRA_API status row_blend(const row_blend_args *args, cudaStream_t stream) {
     SPIRA_TRY(row_blend_check(args));
     return numeric_dispatch<format>(args->type, [&](auto tag) {
-        return row_launch(row_blend_kernel<typename decltype(tag)::element>, "row_blend", args, 1,
-                          stream);
+        return row_launch(row_blend_kernel<typename decltype(tag)::element>, args,
+                          {args->channels, true, args->in, args->out}, {stream, "row_blend"});
     });
 }
 

@@ -3,6 +3,7 @@
 //
 // row_gather: out row i is in row source[i], as `prune` and `subdivide` write their sources. With
 // `repeat`, each channel is written that many times in a row (the skip of a channel-to-space step).
+// row_gather_grad: its gradient, where no two rows have the same source.
 // row_blend: out row i is a weighted sum of up to eight rows, as interpolate_find writes them.
 #ifndef SPIRA_ROWS_H
 #define SPIRA_ROWS_H
@@ -28,17 +29,30 @@ struct row_gather_args {
     void *out;             // [count, channels * repeat]
 };
 
-SPIRA_BOTH int row_gather_repeat(const row_gather_args *a) {
+// The same, backwards: what `row_gather_grad` reads and writes.
+struct row_gather_grad_args {
+    const void *out_grad;  // [count, channels * repeat] in `type`, aligned to its element
+    int64_t in_rows;       // as row_gather had them, and so are the others:
+    int channels;          //
+    int repeat;            //
+    numeric type;          // of both
+    const int32_t *source; // [count] no two alike, as prune and subdivide write them
+    const int32_t *count;  // [1]
+    int32_t capacity;      // of source and out_grad
+    void *in_grad;         // [in_rows, channels]
+};
+
+// A: row_gather_args or row_gather_grad_args
+template <typename A>
+SPIRA_BOTH int row_gather_repeat(const A *a) {
     return a->repeat ? a->repeat : 1;
 }
 
-// The checks of row_gather and row_gather_host.
-SPIRA_API status row_gather_check(const row_gather_args *a) {
+// The checks that both make but for their features.
+template <typename A>
+SPIRA_API status row_gather_sizes_check(const A *a) {
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     SPIRA_REQUIRE(numeric_valid(a->type), status_unsupported, "type", a->type);
-    SPIRA_TRY(pointer_check(a->in, (size_t)numeric_size(a->type), "in"));
-    SPIRA_TRY(pointer_check(a->out, (size_t)numeric_size(a->type), "out"));
-    SPIRA_REQUIRE(a->out != a->in, status_unsupported, "out (overlaps in)", 0);
     SPIRA_TRY(size_check(a->in_rows, 1, INT64_MAX, "in_rows"));
     SPIRA_TRY(size_check(a->channels, 1, INT64_MAX, "channels"));
     SPIRA_REQUIRE(a->repeat >= 0 && (int64_t)a->channels * a->repeat <= INT32_MAX, status_bad_size,
@@ -46,6 +60,28 @@ SPIRA_API status row_gather_check(const row_gather_args *a) {
     SPIRA_TRY(size_check(a->capacity, 1, INT64_MAX, "capacity"));
     SPIRA_TRY(pointer_check(a->source, alignof(int32_t), "source"));
     return pointer_check(a->count, alignof(int32_t), "count");
+}
+
+// The checks of row_gather and row_gather_host.
+SPIRA_API status row_gather_check(const row_gather_args *a) {
+    SPIRA_TRY(row_gather_sizes_check(a));
+    SPIRA_TRY(pointer_check(a->in, (size_t)numeric_size(a->type), "in"));
+    SPIRA_TRY(pointer_check(a->out, (size_t)numeric_size(a->type), "out"));
+    SPIRA_REQUIRE(a->out != a->in, status_unsupported, "out (overlaps in)", 0);
+    return status_success();
+}
+
+// The checks of row_gather_grad and row_gather_grad_host.
+SPIRA_API status row_gather_grad_check(const row_gather_grad_args *a) {
+    SPIRA_TRY(row_gather_sizes_check(a));
+    SPIRA_TRY(pointer_check(a->out_grad, (size_t)numeric_size(a->type), "out_grad"));
+    SPIRA_TRY(pointer_check(a->in_grad, (size_t)numeric_size(a->type), "in_grad"));
+    SPIRA_REQUIRE(a->in_grad != a->out_grad, status_unsupported, "in_grad (overlaps out_grad)", 0);
+    return status_success();
+}
+
+SPIRA_API size_t row_gather_grad_bytes(const row_gather_grad_args *a) {
+    return (size_t)a->in_rows * (size_t)a->channels * (size_t)numeric_size(a->type);
 }
 
 // The host loop of `row_gather` (rows.cuh), on host memory.
@@ -62,6 +98,25 @@ SPIRA_API status row_gather_host(const row_gather_args *a) {
             } else {
                 memset(out + c * size, 0, (size_t)size);
             }
+        }
+    }
+    return status_success();
+}
+
+// The host loop of `row_gather_grad` (rows.cuh), on host memory.
+SPIRA_API status row_gather_grad_host(const row_gather_grad_args *a) {
+    SPIRA_TRY(row_gather_grad_check(a));
+    const int repeat = row_gather_repeat(a);
+    memset(a->in_grad, 0, row_gather_grad_bytes(a));
+    for (int32_t i = 0; i < count_clamp(*a->count, a->capacity); ++i) {
+        const int64_t to = a->source[i];
+        for (int c = 0; c < a->channels && to >= 0 && to < a->in_rows; ++c) {
+            const int64_t first = ((int64_t)i * a->channels + c) * repeat;
+            float sum = numeric_load(a->type, a->out_grad, first);
+            for (int n = 1; n < repeat; ++n) {
+                sum += numeric_load(a->type, a->out_grad, first + n);
+            }
+            numeric_store(a->type, a->in_grad, to * a->channels + c, sum);
         }
     }
     return status_success();

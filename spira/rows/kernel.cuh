@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-// spira/rows/kernel.cuh: the kernels of row_gather and row_blend (rows.cuh): a thread for each 8
-// channels of an output row.
+// spira/rows/kernel.cuh: the kernels of rows.cuh: a thread for each 8 channels of an output row.
 #ifndef SPIRA_ROWS_KERNEL_CUH
 #define SPIRA_ROWS_KERNEL_CUH
 
@@ -42,6 +41,40 @@ SPIRA_KERNEL void __launch_bounds__(row_threads)
     wide_write_channels(row, (E *)a.out + i * channels, channels, first, wide);
 }
 
+// A thread hands the gradient of 8 channels of an output row to its source.
+template <typename E>
+SPIRA_KERNEL void __launch_bounds__(row_threads)
+    row_gather_grad_kernel(const __grid_constant__ row_gather_grad_args a, int groups, bool wide) {
+    const int64_t n = (int64_t)blockIdx.x * row_threads + threadIdx.x;
+    const int64_t i = n / groups;
+    const int first = (int)(n % groups) * row_channels;
+    if (i >= min_of(*a.count, a.capacity)) {
+        return;
+    }
+    const int repeat = row_gather_repeat(&a);
+    const int64_t to = a.source[i];
+    if (to < 0 || to >= a.in_rows) {
+        return;
+    }
+    const E *const grad = (const E *)a.out_grad + i * a.channels * repeat;
+    wide_elements<E, row_channels> row;
+    if (repeat == 1) {
+        wide_read_channels(grad, a.channels, first, wide, row);
+    } else {
+#pragma unroll
+        for (int k = 0; k < row_channels; ++k) {
+            const bool own = first + k < a.channels;
+            const E *const from = grad + (int64_t)(own ? first + k : 0) * repeat;
+            float sum = element_to_float(from[0]);
+            for (int m = 1; m < repeat; ++m) {
+                sum += element_to_float(from[m]);
+            }
+            row.at[k] = element_from_float<E>(sum);
+        }
+    }
+    wide_write_channels(row, (E *)a.in_grad + to * a.channels, a.channels, first, wide);
+}
+
 // A thread adds up 8 channels of an output row.
 template <typename E>
 SPIRA_KERNEL void __launch_bounds__(row_threads)
@@ -72,19 +105,28 @@ SPIRA_KERNEL void __launch_bounds__(row_threads)
     wide_write_channels(row, (E *)a.out + i * a.channels, a.channels, first, wide);
 }
 
-// A: row_gather_args or row_blend_args. repeat: see row_gather_args.
+// How a launch is cut: groups of row_channels, which may be read and written at once.
+struct row_cut {
+    int64_t channels; // of the rows that threads have
+    bool aligned;     // no condition of the caller's own speaks against it
+    const void *a, *b;
+};
+
+struct row_stream {
+    cudaStream_t stream;
+    const char *name;
+};
+
 template <typename A>
-SPIRA_API status row_launch(void (*kernel)(A, int, bool), const char *name, const A *a, int repeat,
-                            cudaStream_t stream) {
-    const int64_t channels = (int64_t)a->channels * repeat;
-    const int64_t groups = ceil_div(channels, row_channels);
-    const bool wide = channels % row_channels == 0 &&
-                      (a->channels % row_channels == 0 || repeat > 1) && wide_aligned(a->in, 16) &&
-                      wide_aligned(a->out, 16);
-    const int64_t blocks = ceil_div(a->capacity * groups, row_threads);
-    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "channels (times capacity)", channels);
-    return kernel_launch(kernel, {(unsigned)blocks, row_threads, stream, name}, *a, (int)groups,
-                         wide);
+SPIRA_API status row_launch(void (*kernel)(A, int, bool), const A *args, const row_cut &cut,
+                            const row_stream &to) {
+    const int64_t groups = ceil_div(cut.channels, row_channels);
+    const bool wide = cut.aligned && cut.channels % row_channels == 0 && wide_aligned(cut.a, 16) &&
+                      wide_aligned(cut.b, 16);
+    const int64_t blocks = ceil_div(args->capacity * groups, row_threads);
+    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "channels (times capacity)", cut.channels);
+    return kernel_launch(kernel, {(unsigned)blocks, row_threads, to.stream, to.name}, *args,
+                         (int)groups, wide);
 }
 
 } // namespace spira

@@ -32,6 +32,7 @@ struct any_arguments {
     conv_group_args group;
     conv_group_grad_args group_grad;
     row_gather_args gather;
+    row_gather_grad_args gather_grad;
     row_blend_args blend;
     norm_args rows_norm;
     pool_args pool;
@@ -144,6 +145,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         conv_group(&a->group, a->stream),
         conv_group_grad_weight(&a->group_grad, a->memory, a->bytes, a->stream),
         row_gather(&a->gather, a->stream),
+        row_gather_grad(&a->gather_grad, a->stream),
         norm(&a->rows_norm, a->stream),
         row_blend(&a->blend, a->stream),
         pool(&a->pool, a->stream),

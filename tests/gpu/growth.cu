@@ -107,6 +107,9 @@ DEVICE_TEST(gpu_row_gather_random) {
         const gather_problem p = gather_random(&r);
         gather_check(&p, &memory_device,
                      [](const row_gather_args *a) { return row_gather(a, stream_get()); });
+        gather_grad_check(&r, &memory_device, [](const row_gather_grad_args *a) {
+            return row_gather_grad(a, stream_get());
+        });
     }
 }
 

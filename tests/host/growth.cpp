@@ -184,6 +184,15 @@ TEST(row_gather_random) {
     }
 }
 
+TEST(row_gather_grad_random) {
+    random_state r = random_make(9);
+    for (int i = 0; i < 300; ++i) {
+        gather_grad_check(&r, &memory_host, [](const row_gather_grad_args *a) {
+            return row_gather_grad(a, nullptr);
+        });
+    }
+}
+
 // ---- refusals -----------------------------------------------------------------------------------
 
 template <typename A>
@@ -266,6 +275,16 @@ TEST(row_gather_refuses) {
                       {status_unsupported, [](A *a) { a->type = (numeric)7; }},
                       {status_unsupported, [](A *a) { a->out = (void *)a->in; }}},
                      [](const A *a) { return row_gather_host(a); });
+    typedef row_gather_grad_args G;
+    check_refused<G>({in, 2, 2, 0, numeric_f32, source, &count, 2, out},
+                     {{status_null_pointer, [](G *a) { a->out_grad = nullptr; }},
+                      {status_null_pointer, [](G *a) { a->source = nullptr; }},
+                      {status_alignment, [](G *a) { a->in_grad = (char *)a->in_grad + 2; }},
+                      {status_bad_size, [](G *a) { a->in_rows = 0; }},
+                      {status_bad_size, [](G *a) { a->repeat = -1; }},
+                      {status_unsupported, [](G *a) { a->type = (numeric)7; }},
+                      {status_unsupported, [](G *a) { a->in_grad = (void *)a->out_grad; }}},
+                     [](const G *a) { return row_gather_grad_host(a); });
 }
 
 } // namespace

@@ -429,4 +429,64 @@ void gather_check(const gather_problem *p, const test_memory *m, F run) {
     guarded_finish();
 }
 
+// The gradient of rows whose sources are all different, -1, or no row. run(args): on the side of
+// the memory. Judged in double, and by the host loop bit for bit; each row is written, and nothing
+// behind the last. Frees all buffers.
+template <typename F>
+void gather_grad_check(random_state *r, const test_memory *m, F run) {
+    using namespace spira;
+    gather_problem p = gather_random(r);
+    const int repeat = row_gather_repeat(&p.args), size = numeric_size(p.args.type);
+    std::vector<int32_t> rows;
+    for (int32_t i = 0; i < p.args.in_rows + 9; ++i) {
+        rows.push_back(i < p.args.in_rows ? i : -1);
+    }
+    for (size_t i = 0; i < p.source.size(); ++i) { // without replacement
+        const size_t at = (size_t)random_int(r, 0, (int)rows.size() - 1);
+        p.source[i] = i % 7 == 3 ? (int32_t)p.args.in_rows : rows[at];
+        rows.erase(rows.begin() + (int64_t)at * (i % 7 != 3));
+        rows.push_back(-1);
+    }
+    std::vector<float> grad((size_t)((int64_t)p.args.capacity * p.args.channels * repeat));
+    reference_random_values(r, p.args.type, 1, (int64_t)grad.size(), grad.data());
+    std::vector<char> stored((size_t)p.off + grad.size() * (size_t)size);
+    reference_store(p.args.type, grad.data(), (int64_t)grad.size(), stored.data() + p.off);
+    std::vector<double> wanted((size_t)p.args.in_rows * (size_t)p.args.channels, 0.0);
+    for (size_t i = 0; i < grad.size(); ++i) {
+        const size_t row = i / (size_t)(p.args.channels * repeat);
+        const int64_t to = (int32_t)row < p.count ? p.source[row] : -1;
+        if (to >= 0 && to < p.args.in_rows) {
+            const size_t c = i / (size_t)repeat % (size_t)p.args.channels;
+            wanted[(size_t)to * (size_t)p.args.channels + c] += grad[i];
+        }
+    }
+    const int64_t used = (int64_t)wanted.size() * size, all = used + 64;
+    const auto bind = [&](const test_memory *on, char *to) {
+        const gather_problem *q = &p;
+        return row_gather_grad_args{memory_put(on, stored) + q->off,
+                                    q->args.in_rows,
+                                    q->args.channels,
+                                    q->args.repeat,
+                                    q->args.type,
+                                    memory_put(on, q->source),
+                                    memory_put(on, &q->count, 1),
+                                    q->args.capacity,
+                                    to};
+    };
+    char *const to = memory_new<char>(m, all + p.off) + p.off;
+    char *const host = memory_new<char>(&memory_host, all);
+    const row_gather_grad_args a = bind(m, to), b = bind(&memory_host, host);
+    CHECK_OK(run(&a));
+    CHECK_OK(row_gather_grad_host(&b));
+    const std::vector<char> got = memory_get(m, to, used);
+    CHECK(got == memory_get(&memory_host, host, used));
+    CHECK(memory_untouched(m, to, used, all));
+    for (size_t i = 0; i < wanted.size(); ++i) {
+        const double value = numeric_load(p.args.type, got.data(), (int64_t)i);
+        const double bound = repeat > 1 ? repeat * (numeric_epsilon(p.args.type) + 1e-6) : 0;
+        CHECK(fabs(value - wanted[i]) <= bound);
+    }
+    guarded_finish();
+}
+
 #endif
