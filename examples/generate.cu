@@ -3,12 +3,14 @@
 // graph, by the shape decoder of TRELLIS.2 with random weights, and draws it.
 //
 //   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a examples/generate.cu -o generate
-//   ./generate [--side 1024] [--channels 1024] [--picture generate.png] [--check] [--steps]
+//   ./generate [--side 1024] [--shape 1024] [--channels 1024] [--picture generate.png] [--check]
+//              [--steps]
 //
 // The logits of random weights mean nothing, so a made-up rule overwrites them (generate_shape.h).
-// The host knows capacities alone; how many voxels a level has stays on the GPU. --check compares
-// the features with host loops in fp32: with few channels and cells, as these take long. --steps
-// prints what each kind of layer takes, one launch after the other.
+// The host knows capacities alone; how many voxels a level has stays on the GPU. --shape makes the
+// shape smaller than the grid of --side. --check compares the features with host loops in fp32:
+// with few channels and cells, as these take long. --steps prints what each kind of layer takes,
+// one launch after the other.
 //
 // As plain C++ (g++ -x c++) it runs the host loops alone, by default on 128^3 cells with 128
 // channels.
@@ -32,6 +34,7 @@ struct options {
 #else
     int side = 128, channels = 128;
 #endif
+    int shape = 0; // 0: side
     bool check = false, steps = false;
     const char *picture = "generate.png";
 };
@@ -45,24 +48,29 @@ bool options_read(int argc, char **argv, options *o) {
             o->steps = true;
         } else if (!strcmp(argv[i], "--side") && value) {
             o->side = atoi(argv[++i]);
+        } else if (!strcmp(argv[i], "--shape") && value) {
+            o->shape = atoi(argv[++i]);
         } else if (!strcmp(argv[i], "--channels") && value) {
             o->channels = atoi(argv[++i]);
         } else if (!strcmp(argv[i], "--picture") && value) {
             o->picture = argv[++i];
         } else {
-            fprintf(stderr,
-                    "usage: generate [--side CELLS] [--channels N] [--picture FILE] [--check] "
-                    "[--steps]\n"
-                    "generate: not understood: %s\n",
-                    argv[i]);
+            fprintf(
+                stderr,
+                "usage: generate [--side CELLS] [--shape CELLS] [--channels N] [--picture FILE] "
+                "[--check] [--steps]\n"
+                "generate: not understood: %s\n",
+                argv[i]);
             return false;
         }
     }
+    o->shape = o->shape ? o->shape : o->side;
     const bool good = o->side >= 64 && o->side <= 1024 && o->side % coarsest == 0 &&
+                      o->shape >= 64 && o->shape <= o->side && o->shape % 4 == 0 &&
                       o->channels >= 128 && o->channels <= 1024 && o->channels % 128 == 0;
     if (!good) {
-        fprintf(stderr, "generate: --side is 64 to 1024 in steps of 16, --channels 128 to 1024 in "
-                        "steps of 128\n");
+        fprintf(stderr, "generate: --side is 64 to 1024 in steps of 16, --shape 64 to --side in "
+                        "steps of 4, --channels 128 to 1024 in steps of 128\n");
     }
     return good;
 }
@@ -132,34 +140,67 @@ spira::status time_graph(cudaGraphExec_t graph, cudaStream_t stream, float *medi
     return spira::status_success();
 }
 
-// What the layers take, one launch after the other, summed up by level and kind.
-spira::status time_layers(const decoder *d, const grown *g, const device_run *r,
-                          cudaStream_t stream) {
-    static const char *const kinds[] = {"conv 3", "linear", "norm", "set, map and rows"};
-    float sum[levels][4] = {};
+// What each layer takes by itself: the least of three runs.
+spira::status time_each(const decoder *d, const grown *g, const device_run *r, cudaStream_t stream,
+                        float ms[spira::net_layers_max]) {
     cudaEvent_t begin, end;
     SPIRA_TRY(spira::status_from_cuda(cudaEventCreate(&begin), "time"));
     SPIRA_TRY(spira::status_from_cuda(cudaEventCreate(&end), "time"));
-    for (int i = 0; i < d->net.count; ++i) {
-        const spira::net_op op = d->net.layers[i].op;
-        const int kind = op == spira::net_conv         ? d->net.layers[i].size.x == 1
-                         : op == spira::net_norm_layer ? 2
-                                                       : 3;
-        float ms;
+    for (int n = 0; n < 3 * d->net.count; ++n) {
+        const int i = n % d->net.count;
+        float one;
         cudaEventRecord(begin, stream);
         SPIRA_TRY(device_layer(d, g, r, i, stream));
         cudaEventRecord(end, stream);
         SPIRA_TRY(spira::status_from_cuda(cudaEventSynchronize(end), "layer"));
-        SPIRA_TRY(spira::status_from_cuda(cudaEventElapsedTime(&ms, begin, end), "time"));
-        sum[r->plan.step[i].set][kind] += ms;
+        SPIRA_TRY(spira::status_from_cuda(cudaEventElapsedTime(&one, begin, end), "time"));
+        ms[i] = n < d->net.count ? one : spira::min_of(one, ms[i]);
     }
-    for (int l = 0; l < levels; ++l) {
-        printf("stride %2d:", coarsest >> l);
-        for (int k = 0; k < 4; ++k) {
-            printf("  %s %.2f", kinds[k], (double)sum[l][k]);
+    return spira::status_success();
+}
+
+// Whether two layers have the same work: they differ in their block.
+bool layers_alike(const spira::net_plan *p, int a, int b) {
+    const spira::net_step *x = &p->step[a], *y = &p->step[b];
+    return p->layers[a].op == p->layers[b].op && x->set == y->set && x->channels == y->channels &&
+           x->shape.cin == y->shape.cin && x->shape.volume == y->shape.volume &&
+           p->layers[a].act == p->layers[b].act;
+}
+
+// Prints what the layers take, one launch after the other: a line for those that are alike.
+spira::status time_layers(const decoder *d, const grown *g, const device_run *r,
+                          cudaStream_t stream) {
+    const spira::net_plan *p = &r->plan;
+    float ms[spira::net_layers_max], all = 0;
+    bool seen[spira::net_layers_max] = {};
+    SPIRA_TRY(time_each(d, g, r, stream, ms));
+    printf("stride  layers  channels             us each  TFLOP/s   GB/s      ms\n");
+    for (int i = 0; i < d->net.count; ++i) {
+        float sum = 0;
+        int count = 0;
+        for (int n = i; n < d->net.count; ++n) {
+            const bool own = !seen[n] && layers_alike(p, i, n);
+            sum += own ? ms[n] : 0;
+            count += own;
+            seen[n] = seen[n] || own;
         }
-        printf(" ms\n");
+        if (count) {
+            const spira::net_op op = p->layers[i].op;
+            const char *const kind = op == spira::net_norm_layer   ? "norm"
+                                     : op == spira::net_children   ? "children"
+                                     : p->step[i].shape.volume > 1 ? "conv 3"
+                                                                   : "linear";
+            const layer_work work = work_of(p, i, g->voxels, g->pairs);
+            const double each = (double)sum / count;
+            printf("%6d %3d %-8s %4d to %4d %s %9.1f %8.0f %6.0f %7.2f\n",
+                   coarsest >> p->step[i].set, count, kind,
+                   p->step[i].shape.cin ? p->step[i].shape.cin : p->step[i].channels,
+                   p->step[i].channels, p->layers[i].act ? "SiLU" : "    ", each * 1e3,
+                   work.flop / each * 1e-9, work.bytes / each * 1e-6, (double)sum);
+            all += sum;
+        }
     }
+    printf("all layers %.2f ms\n", (double)all);
     return spira::status_success();
 }
 
@@ -212,14 +253,14 @@ spira::status decode(const options &, decoder *d, const grown *g) {
 // A surface lit from the front: its normal is the gradient of the rule's function.
 spira::status draw(const grown *g, const char *path) {
     std::vector<scan::picture_mark> marks;
-    const double unit = g->side / 4.0; // half cells of a unit of length
+    const double unit = g->shape.edge / 4.0; // half cells of a unit of length
     for (const word w : g->set[steps]) {
         const spira::voxel v = spira::word_unpack<word>(&g->layout, w);
         const int at[3] = {v.x, v.y, v.z};
         scan::picture_mark m = {};
         double normal[3], length = 0;
         for (int a = 0; a < 3; ++a) {
-            const double x = (2 * at[a] + 1 - g->side) / unit;
+            const double x = (2 * at[a] + 1 - g->shape.side) / unit;
             m.at[a] = (float)at[a];
             normal[a] = 4 * x * x * x - 10 * x;
             length += normal[a] * normal[a];
@@ -227,7 +268,7 @@ spira::status draw(const grown *g, const char *path) {
         const double light =
             (0.35 * normal[0] - 0.55 * normal[1] + 0.75 * normal[2]) / (sqrt(length) + 1e-9);
         const double bright = 0.22 + 0.78 * (light > 0 ? light : 0);
-        scan::picture_height_colour((float)v.z / (float)g->side, m.rgb);
+        scan::picture_height_colour((float)v.z / (float)g->shape.side, m.rgb);
         for (uint8_t &c : m.rgb) {
             c = (uint8_t)(bright * c);
         }
@@ -245,7 +286,7 @@ spira::status run(const options &o) {
     const auto d = std::make_unique<decoder>();
     const auto g = std::make_unique<grown>();
     decoder_make(o.channels, d.get());
-    SPIRA_TRY(grow(o.side, g.get()));
+    SPIRA_TRY(grow({o.side, o.shape}, g.get()));
     printf("voxels: %zu, %zu, %zu, %zu, %zu at strides 16 to 1; grid of %d^3\n", g->set[0].size(),
            g->set[1].size(), g->set[2].size(), g->set[3].size(), g->set[4].size(), o.side);
     SPIRA_TRY(decode(o, d.get(), g.get()));

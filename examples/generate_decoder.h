@@ -170,16 +170,33 @@ SPIRA_API filling latents_of(int64_t count) {
 
 // ---- work ---------------------------------------------------------------------------------------
 
-// Multiplications of all convolutions, times two. voxels, pairs: of each level
+// What a layer has to do.
+struct layer_work {
+    double flop;  // multiplications of a convolution, times two
+    double bytes; // of features and weights, each read or written once
+};
+
+// voxels, pairs: of each level
+SPIRA_API layer_work work_of(const spira::net_plan *p, int i, const int64_t voxels[levels],
+                             const int64_t pairs[levels]) {
+    const spira::net_layer *l = &p->layers[i];
+    const spira::net_step *step = &p->step[i];
+    const spira::conv_shape *s = &step->shape;
+    const int level = step->set; // sets are made level by level
+    const bool conv = spira::net_is_conv(l);
+    const int read = conv ? s->cin : l->repeat ? step->channels / l->repeat : step->channels;
+    const int rows = read + step->channels + (l->residual.plus_two ? step->channels : 0);
+    const double weights = conv ? (double)s->volume * s->cin * s->cout : 0.0;
+    const double size = spira::numeric_size(step->type);
+    return {conv ? 2.0 * s->cin * s->cout * (double)(s->volume > 1 ? pairs : voxels)[level] : 0.0,
+            size * ((double)rows * (double)voxels[level] + weights)};
+}
+
 SPIRA_API double decoder_flop(const spira::net_plan *p, const int64_t voxels[levels],
                               const int64_t pairs[levels]) {
     double flop = 0;
     for (int i = 0; i < p->layer_count; ++i) {
-        const spira::conv_shape *s = &p->step[i].shape;
-        const int level = p->step[i].set; // sets are made level by level
-        if (spira::net_is_conv(&p->layers[i])) {
-            flop += 2.0 * s->cin * s->cout * (double)(s->volume > 1 ? pairs : voxels)[level];
-        }
+        flop += work_of(p, i, voxels, pairs).flop;
     }
     return flop;
 }

@@ -90,12 +90,12 @@ static spira::status device_make(decoder *d, const grown *g, device_run *r, cuda
     return fill(latents_of((int64_t)limits.voxels * latents), features, stream);
 }
 
-__global__ void rule_kernel(spira::word_layout layout, int side, int stride,
+__global__ void rule_kernel(spira::word_layout layout, cube shape, int stride,
                             spira::voxel_set<word> set, __half *logits) {
     const int64_t i = (int64_t)blockIdx.x * threads + threadIdx.x;
     const int64_t row = i / spira::subdivide_children;
     if (row < spira::voxel_set_count(set)) {
-        logits[i] = (__half)rule(&layout, side, stride, set.words[row],
+        logits[i] = (__half)rule(&layout, shape, stride, set.words[row],
                                  (int)(i % spira::subdivide_children));
     }
 }
@@ -111,7 +111,7 @@ static spira::status device_layer(const decoder *d, const grown *g, const device
     const spira::net_result<word> out = spira::net_output(&r->plan, layer, &r->args);
     const int64_t logits = (int64_t)out.set.capacity * spira::subdivide_children;
     rule_kernel<<<(unsigned)spira::ceil_div(logits, threads), threads, 0, stream>>>(
-        g->layout, g->side, coarsest >> level, out.set, (__half *)out.features);
+        g->layout, g->shape, coarsest >> level, out.set, (__half *)out.features);
     return spira::status_from_cuda(cudaGetLastError(), "rule");
 }
 

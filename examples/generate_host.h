@@ -13,7 +13,7 @@ namespace generate {
 
 // What the rule grows.
 struct grown {
-    int side;
+    cube shape;
     spira::word_layout layout;
     std::vector<word> set[levels];
     int32_t capacity[levels];              // with some room
@@ -25,7 +25,7 @@ SPIRA_API void grow_level(grown *g, int level) {
     const int stride = coarsest >> (level - 1), half = stride / 2;
     for (const word parent : g->set[level - 1]) {
         for (int s = 0; s < spira::subdivide_children; ++s) {
-            if (rule(&g->layout, g->side, stride, parent, s) > 0) {
+            if (rule(&g->layout, g->shape, stride, parent, s) > 0) {
                 const spira::triple by = {half, half, half};
                 g->set[level].push_back(parent + spira::subdivide_delta<word>(&g->layout, by, s));
             }
@@ -34,9 +34,9 @@ SPIRA_API void grow_level(grown *g, int level) {
     std::sort(g->set[level].begin(), g->set[level].end());
 }
 
-SPIRA_API spira::status grow(int side, grown *g) {
-    g->side = side;
-    SPIRA_TRY(begin(side, &g->layout, &g->set[0]));
+SPIRA_API spira::status grow(cube shape, grown *g) {
+    g->shape = shape;
+    SPIRA_TRY(begin(shape, &g->layout, &g->set[0]));
     for (int l = 0; l < levels; ++l) {
         if (l) {
             grow_level(g, l);
@@ -114,7 +114,7 @@ SPIRA_API spira::status host_decode(const decoder *d, const grown *g, host_run *
         if (level >= 0) {
             const spira::net_result<word> out = spira::net_output(&r->plan, i, &r->args);
             for (int n = 0; n < *out.set.count * spira::subdivide_children; ++n) {
-                ((float *)out.features)[n] = rule(&g->layout, g->side, coarsest >> level,
+                ((float *)out.features)[n] = rule(&g->layout, g->shape, coarsest >> level,
                                                   out.set.words[n / spira::subdivide_children],
                                                   n % spira::subdivide_children);
             }

@@ -119,8 +119,12 @@ run 0 --side 64
 says '64, 208, 544, 2440, 9712 at strides 16 to 1' 'host loops' 'picture:'
 [ "$(od -An -c -j1 -N3 "$folder/scan.png" | tr -d ' ')" = PNG ]
 judge 'the picture of the shape' $?
+run 0 --side 96 --shape 64
+says '64, 208, 544, 2440, 9712 at strides 16 to 1' 'grid of 96^3'
 run 2 --side 63
 says '--side is 64 to 1024 in steps of 16'
+run 2 --side 64 --shape 68
+says '--shape 64 to --side in steps of 4'
 run 2 --shape
 says 'not understood: --shape'
 
