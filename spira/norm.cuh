@@ -23,7 +23,8 @@ SPIRA_API status norm(const norm_args *args, cudaStream_t stream) {
     SPIRA_TRY(norm_check(args));
     const int lanes = norm_row_lanes(args->channels);
     const bool wide = args->channels % norm_group == 0 && wide_aligned(args->in, 16) &&
-                      wide_aligned(args->out, 16) && wide_aligned(args->residual, 16);
+                      wide_aligned(args->out, 16) && wide_aligned(args->residual, 16) &&
+                      wide_aligned(args->gain, 16) && wide_aligned(args->shift, 16);
     const norm_cut cut = {bits_for((uint64_t)lanes) - 1, wide, 1.0f / (float)args->channels};
     const int64_t blocks = ceil_div((int64_t)args->capacity * lanes, norm_threads);
     const int64_t held = ceil_div(args->channels, lanes * norm_group);

@@ -18,7 +18,7 @@ enum { norm_threads = 256 };
 // How a launch is cut.
 struct norm_cut {
     int log_lanes; // of a row
-    bool wide;     // rows are read and written 16 bytes at a time
+    bool wide;     // rows are read and written 16 bytes at a time, and gain and shift read
     float part;    // 1 / channels
 };
 
@@ -30,12 +30,31 @@ SPIRA_DEVICE float norm_lanes_sum(float sum, int lanes) {
     return sum;
 }
 
-// Reads 8 channels of a vector that may be null.
-SPIRA_DEVICE void norm_vector_read(const float *vector, int channels, int first, float other,
-                                   float (&to)[norm_group]) {
+// Reads 8 channels of a vector, or fills with what it is where it is null.
+SPIRA_DEVICE void norm_vector_read(const float *vector, int channels, int first, bool wide,
+                                   float other, wide_elements<float, norm_group> &to) {
+    if (vector) {
+        wide_read_channels(vector, channels, first, wide, to);
+        return;
+    }
 #pragma unroll
-    for (int k = 0; k < norm_group; ++k) {
-        to[k] = vector && first + k < channels ? vector[first + k] : other;
+    for (float &x : to.at) {
+        x = other;
+    }
+}
+
+// The activation of 8 channels. It is the same for all, so it is asked once.
+SPIRA_DEVICE void norm_finish_group(const norm_args &a, float (&x)[norm_group]) {
+    const auto each = [&x, &a](activation act) {
+#pragma unroll
+        for (float &one : x) {
+            one = float_is_nan(one) ? one : activation_apply(one, act, a.slope);
+        }
+    };
+    if (a.act == activation_silu) {
+        each(activation_silu);
+    } else if (a.act != activation_none) {
+        each(a.act);
     }
 }
 
@@ -54,13 +73,21 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads, 2)
     wide_elements<E, norm_group> row[kept];
     const auto read = [&](int h) {
         const int first = (lane + h * lanes) * norm_group;
-        wide_read_channels((const E *)a.in + begin, channels, first, cut.wide && first < channels,
-                           row[h % kept]);
+        row[h % kept] = {};
+        if (first < channels) {
+            wide_read_channels((const E *)a.in + begin, channels, first, cut.wide, row[h % kept]);
+        }
     };
+#pragma unroll
+    for (int h = 0; h < held; ++h) { // all at once, so that their reads overlap
+        read(h);
+    }
     float sum = 0;
 #pragma unroll kept
     for (int h = 0; h < groups; ++h) {
-        read(h);
+        if (!held) {
+            read(h);
+        }
 #pragma unroll
         for (int k = 0; k < norm_group; ++k) {
             sum += element_to_float(row[h % kept].at[k]);
@@ -94,14 +121,19 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads, 2)
         if (a.residual) {
             wide_read_channels((const E *)a.residual + begin, channels, first, cut.wide, residual);
         }
-        float gain[norm_group], shift[norm_group];
-        norm_vector_read(a.gain, channels, first, 1.0f, gain);
-        norm_vector_read(a.shift, channels, first, 0.0f, shift);
+        wide_elements<float, norm_group> gain, shift;
+        norm_vector_read(a.gain, channels, first, cut.wide, 1.0f, gain);
+        norm_vector_read(a.shift, channels, first, cut.wide, 0.0f, shift);
+        float out[norm_group];
 #pragma unroll
         for (int k = 0; k < norm_group; ++k) {
             const float x = float_subtract(element_to_float(row[h % kept].at[k]), mean) * scale;
-            row[h % kept].at[k] = element_from_float<E>(
-                norm_finish(a, fmaf(x, gain[k], shift[k]) + element_to_float(residual.at[k])));
+            out[k] = fmaf(x, gain.at[k], shift.at[k]) + element_to_float(residual.at[k]);
+        }
+        norm_finish_group(a, out);
+#pragma unroll
+        for (int k = 0; k < norm_group; ++k) {
+            row[h % kept].at[k] = element_from_float<E>(out[k]);
         }
         wide_write_channels(row[h % kept], (E *)a.out + begin, channels, first, cut.wide);
     }
