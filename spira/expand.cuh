@@ -13,13 +13,56 @@
 
 namespace spira {
 
+// Bytes of scratch for expand_chain.
+template <typename W>
+SPIRA_API status expand_chain_workspace(const expand_args<W> *args, int count, size_t *bytes) {
+    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    expand_plan plan;
+    *bytes = 0;
+    for (int done = 0; done < count; done += plan.levels) {
+        SPIRA_TRY(expand_plan_make(args + done, count - done, &plan));
+        *bytes = (size_t)max_of((int64_t)*bytes, (int64_t)plan.bytes);
+    }
+    return status_success();
+}
+
 // Bytes of scratch for expand. Reads the layout, the kernel, the rule and the capacities alone.
 template <typename W>
 SPIRA_API status expand_workspace(const expand_args<W> *args, size_t *bytes) {
-    SPIRA_REQUIRE(bytes, status_null_pointer, "bytes", 0);
+    return expand_chain_workspace(args, 1, bytes);
+}
+
+// The sets of layers behind each other, each of them as by `expand`. Those whose boxes have few
+// cells (expand_joins) are made at the same time, by three kernels.
+//
+// inputs   args [count]: see expand_args; args[i + 1].in is args[i].out, and all have one layout
+//          and one trouble
+// outputs  as those of expand; but if a set has more voxels than its capacity, the sets behind it
+//          may be made of all of them
+// errors   those of expand, before the first launch; another input
+template <typename W>
+SPIRA_API status expand_chain(const device_info *gpu, const expand_args<W> *args, int count,
+                              void *scratch, size_t scratch_bytes, cudaStream_t stream) {
+    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
+    SPIRA_REQUIRE(args, status_null_pointer, "args", 0);
+    SPIRA_TRY(size_check(count, 1, INT32_MAX, "count"));
     expand_plan plan;
-    SPIRA_TRY(expand_plan_make(args, &plan));
-    *bytes = plan.bytes;
+    size_t bytes;
+    for (int i = 0; i < count; ++i) {
+        SPIRA_TRY(expand_check(args + i, &plan.level[0].axes));
+        const bool follows =
+            i == 0 || (args[i].in.words == args[i - 1].out.words &&
+                       args[i].in.count == args[i - 1].out.count &&
+                       args[i].in.capacity == args[i - 1].out.capacity &&
+                       args[i].layout == args->layout && args[i].trouble == args->trouble);
+        SPIRA_REQUIRE(follows, status_unsupported, "args (not behind each other)", i);
+    }
+    SPIRA_TRY(expand_chain_workspace(args, count, &bytes));
+    SPIRA_TRY(workspace_check(scratch, scratch_bytes, bytes));
+    for (int done = 0; done < count; done += plan.levels) {
+        SPIRA_TRY(expand_plan_make(args + done, count - done, &plan));
+        SPIRA_TRY(expand_launch(args + done, plan, scratch, gpu->programmatic, stream));
+    }
     return status_success();
 }
 
@@ -44,12 +87,7 @@ SPIRA_API status expand_workspace(const expand_args<W> *args, size_t *bytes) {
 template <typename W>
 SPIRA_API status expand(const device_info *gpu, const expand_args<W> *args, void *scratch,
                         size_t scratch_bytes, cudaStream_t stream) {
-    SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
-    expand_plan plan;
-    SPIRA_TRY(expand_check(args, &plan.axes));
-    SPIRA_TRY(expand_plan_make(args, &plan));
-    SPIRA_TRY(workspace_check(scratch, scratch_bytes, plan.bytes));
-    return expand_launch(args, plan, scratch, gpu->programmatic, stream);
+    return expand_chain(gpu, args, 1, scratch, scratch_bytes, stream);
 }
 
 } // namespace spira

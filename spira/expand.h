@@ -270,6 +270,8 @@ SPIRA_BOTH uint32_t expand_voxel(const word_layout *l, const expand_axes *axes, 
 
 // ---- the host loop ------------------------------------------------------------------------------
 
+enum { expand_levels_most = 6 }; // layers behind each other whose sets are made at the same time
+
 // What `expand` reads and writes. in and out must not overlap.
 template <typename W>
 struct expand_args {

@@ -24,7 +24,6 @@ struct __align__(words < 4 ? 4 * words : 16) bitmap_group {
 struct bitmap_source {
     const uint32_t *words; // of whole tiles, aligned to 16 bytes
     uint32_t *state;       // [tiles], zeros; see base/lookback.cuh. Null: not needed (few tiles)
-    int32_t *drawn;        // [1], zero: tiles that have been drawn; unused without `state`
 };
 
 template <int words>

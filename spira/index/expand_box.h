@@ -32,6 +32,12 @@ struct expand_box {
     int batches;
 };
 
+// A layer, and the cells that its outputs can have.
+struct expand_level {
+    expand_axes axes;
+    expand_box box;
+};
+
 enum : uint32_t { expand_cells_most = 1u << 31 };
 
 // One axis of the box: the indices within the extent whose coordinates the layout holds.
@@ -124,19 +130,121 @@ SPIRA_BOTH W expand_packing_word(const expand_packing<W> *p, uint32_t cell) {
                (W)at_z * p->step_z);
 }
 
-// ---- the bitmap ---------------------------------------------------------------------------------
+// ---- levels -------------------------------------------------------------------------------------
+//
+// A chain of layers, each of which reads the outputs of the one before. Without dilation, what one
+// input touches is an interval on each axis, and what that touches on the next level another one:
+// the bits of all levels are set by the inputs of the first.
 
-struct expand_sizes {
-    int32_t words, tiles; // of a thread that lists bits; of bitmap_threads threads
+// On one axis, the outputs of a level that are touched from the level before.
+struct expand_step {
+    int up, down; // added to both ends, before they are divided by `ratio`, rounding down
+    uint32_t ratio, inverse; // see expand_divide
+    int last;                // index
 };
 
-SPIRA_API expand_sizes expand_sizes_make(int64_t cells) {
-    const int64_t words = ceil_div(max_of(cells, 1), 32);
+struct expand_link {
+    expand_step x, y, z;
+    uint32_t word; // where the level's bitmap begins
+};
+
+struct expand_span {
+    int lo, hi; // indices; none if lo > hi
+};
+
+// Without dilation, and within an extent.
+SPIRA_API expand_step expand_step_make(const expand_axis *a) {
+    return {a->padding, a->padding - a->size + a->ratio, (uint32_t)a->ratio,
+            UINT32_MAX / (uint32_t)a->ratio, a->out_extent - 1};
+}
+
+// What a voxel touches on the first level.
+SPIRA_BOTH expand_span expand_span_make(const expand_axis *a, const expand_touch *touch) {
+    const int more = (a->size - 1 - touch->tap) / a->ratio;
+    expand_span s = {(int)max_of(touch->index - more, 0),
+                     (int)min_of(touch->index, a->out_extent - 1)};
+    s.hi = touch->tap < a->size ? s.hi : -1;
+    return s;
+}
+
+// What a span that is not empty touches on the next one.
+SPIRA_BOTH expand_span expand_span_next(const expand_step *to, expand_span s) {
+    uint32_t rest;
+    const uint32_t lo = (uint32_t)max_of(s.lo + to->down, 0), hi = (uint32_t)(s.hi + to->up);
+    return {(int)expand_divide(lo, to->ratio, to->inverse, &rest),
+            (int)min_of(expand_divide(hi, to->ratio, to->inverse, &rest), to->last)};
+}
+
+// Columns that an input may touch on an axis, and cells of a column, on levels behind the first.
+enum { expand_touched_most = 4, expand_column_most = 32 };
+
+// Whether an input touches an interval of an axis, whose cells are all in the box.
+SPIRA_API bool expand_axis_whole(const expand_axis *a, int first, int size) {
+    return a->dilation == 1 && a->out_extent && first == 0 && size == a->out_extent;
+}
+
+SPIRA_API bool expand_whole(const expand_level *l) {
+    return expand_axis_whole(&l->axes.x, l->box.first.x, l->box.size.x) &&
+           expand_axis_whole(&l->axes.y, l->box.first.y, l->box.size.y) &&
+           expand_axis_whole(&l->axes.z, l->box.first.z, l->box.size.z);
+}
+
+// Outputs of the last one of several layers behind each other that an input of the first one
+// touches on an axis, at most; 0: a layer does not read the grid of the one before.
+SPIRA_API int64_t expand_axis_touched(const expand_axis *const *axis, int levels) {
+    int64_t size = 1, ratio = 1; // of all as one layer
+    for (int l = 0; l < levels; ++l) {
+        const expand_axis *a = axis[l], *before = l ? axis[l - 1] : nullptr;
+        if (before && (a->spacing != before->spacing * before->ratio ||
+                       a->origin != before->out_origin || a->extent != before->out_extent)) {
+            return 0;
+        }
+        size += (a->size - 1) * ratio;
+        ratio *= a->ratio;
+    }
+    return ceil_div(size, ratio);
+}
+
+// Whether the last one of several levels can be made with those before it.
+SPIRA_API bool expand_joins(const expand_level *level, int levels) {
+    const expand_axis *x[expand_levels_most], *y[expand_levels_most], *z[expand_levels_most];
+    for (int l = 0; l < levels; ++l) {
+        x[l] = &level[l].axes.x;
+        y[l] = &level[l].axes.y;
+        z[l] = &level[l].axes.z;
+    }
+    const int64_t at_x = expand_axis_touched(x, levels), at_y = expand_axis_touched(y, levels);
+    return at_x > 0 && at_x <= expand_touched_most && at_y > 0 && at_y <= expand_touched_most &&
+           expand_axis_touched(z, levels) > 0 && expand_whole(&level[levels - 2]) &&
+           expand_whole(&level[levels - 1]) && level[levels - 1].box.size.z <= expand_column_most;
+}
+
+// ---- the bitmaps --------------------------------------------------------------------------------
+
+// Tiles of bitmap_threads threads, which list the bits of a level each.
+struct expand_sizes {
+    int32_t words;                     // of a thread
+    int32_t tiles;                     // of all levels
+    int32_t first[expand_levels_most]; // tile of each level; INT32_MAX: there is no such level
+    int32_t last[expand_levels_most];
+};
+
+// cells [levels]
+SPIRA_API expand_sizes expand_sizes_make(const int64_t *cells, int levels) {
+    int64_t words = 0;
+    for (int l = 0; l < levels; ++l) {
+        words += ceil_div(max_of(cells[l], 1), 32);
+    }
     const bool few = words <= (int64_t)bitmap_tiles_few * bitmap_threads * bitmap_words_small,
                many = words > (int64_t)bitmap_tiles_many * bitmap_tile;
-    expand_sizes s;
+    expand_sizes s = {};
     s.words = few ? bitmap_words_small : many ? bitmap_words_large : bitmap_words;
-    s.tiles = (int32_t)ceil_div(words, bitmap_threads * s.words);
+    for (int l = 0; l < (int)expand_levels_most; ++l) {
+        s.first[l] = l < levels ? s.tiles : INT32_MAX;
+        const int64_t some = l < levels ? max_of(cells[l], 1) : 0;
+        s.tiles += (int32_t)ceil_div(some, (int64_t)32 * bitmap_threads * s.words);
+        s.last[l] = s.tiles - 1;
+    }
     return s;
 }
 
@@ -159,6 +267,13 @@ SPIRA_API void expand_carve(workspace *w, const expand_sizes *sizes, expand_scra
     }
 }
 
+// sizes: of the bitmaps; the level is not the first.
+SPIRA_API expand_link expand_link_make(const expand_axes *axes, const expand_sizes *sizes,
+                                       int level) {
+    return {expand_step_make(&axes->x), expand_step_make(&axes->y), expand_step_make(&axes->z),
+            (uint32_t)(sizes->first[level] * bitmap_threads * sizes->words)};
+}
+
 SPIRA_API size_t expand_sizes_bytes(const expand_sizes *sizes) {
     workspace w = workspace_begin(nullptr);
     expand_scratch s;
@@ -175,8 +290,40 @@ SPIRA_API bool expand_by_cells(const expand_axes *axes, int64_t cells, int64_t b
     if ((int64_t)(axes->z.most - 1) * axes->z.apart >= 32 || cells > (int64_t)expand_cells_most) {
         return false;
     }
-    const expand_sizes sizes = expand_sizes_make(cells);
+    const expand_sizes sizes = expand_sizes_make(&cells, 1);
     return (int64_t)expand_sizes_bytes(&sizes) <= budget;
+}
+
+// ---- the plan -----------------------------------------------------------------------------------
+
+// How expand makes the set of a layer, or those of layers behind each other at once; and the
+// scratch that this takes.
+struct expand_plan {
+    int levels;
+    expand_level level[expand_levels_most];
+    bool by_cells; // by bitmaps, else (one level) by a sort
+    expand_sizes sizes;
+    size_t bytes;
+};
+
+// Takes the layer of `next` into a plan if it can be made at the same time.
+SPIRA_API bool expand_plan_join(const expand_plan *next, expand_plan *plan) {
+    const int l = plan->levels;
+    if (!plan->by_cells || !next->by_cells || l == expand_levels_most) {
+        return false;
+    }
+    plan->level[l] = next->level[0];
+    if (!expand_joins(plan->level, l + 1)) {
+        return false;
+    }
+    int64_t cells[expand_levels_most];
+    for (int i = 0; i <= l; ++i) {
+        cells[i] = expand_box_cells(&plan->level[i].box);
+    }
+    plan->levels = l + 1;
+    plan->sizes = expand_sizes_make(cells, plan->levels);
+    plan->bytes = expand_sizes_bytes(&plan->sizes);
+    return true;
 }
 
 } // namespace spira

@@ -10,18 +10,31 @@
 
 namespace spira {
 
-// Clears the bitmap and what belongs to it, and fills the output set with word_none().
+// How the bits of all levels become sets.
+template <typename W>
+struct expand_listing {
+    expand_sizes sizes;
+    expand_scratch scratch;
+    int levels;
+    expand_packing<W> packing[expand_levels_most];
+    voxel_set<W> out[expand_levels_most];
+    device_status *trouble;
+};
+
+// Clears the bitmaps and what belongs to them, and fills the output sets with word_none().
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(256)
-    expand_clear_kernel(uint32_t *memory, int64_t cleared, voxel_set<W> out) {
+    expand_clear_kernel(const __grid_constant__ expand_listing<W> to) {
     const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,
                   threads = (int64_t)gridDim.x * blockDim.x;
     pdl_launch_dependents();
-    for (int64_t i = first; i < cleared; i += threads) {
-        ((bitmap_group<4> *)memory)[i] = {};
+    for (int64_t i = first; i < to.scratch.cleared; i += threads) {
+        ((bitmap_group<4> *)to.scratch.bitmap)[i] = {};
     }
-    for (int64_t i = first; i < out.capacity; i += threads) {
-        out.words[i] = word_none<W>();
+    for (int l = 0; l < to.levels; ++l) {
+        for (int64_t i = first; i < to.out[l].capacity; i += threads) {
+            to.out[l].words[i] = word_none<W>();
+        }
     }
 }
 
@@ -76,26 +89,27 @@ SPIRA_DEVICE uint32_t expand_unite_columns(W column, uint32_t bits) {
 template <typename W>
 struct expand_marking {
     word_layout layout;
-    expand_axes axes;
+    expand_axes axes; // of the first level
     expand_box box;
+    int more; // levels behind the first
+    expand_link link[expand_levels_most - 1];
     voxel_set<W> in;
     device_status *trouble;
 };
 
-// Sets the bits of the outputs that a voxel touches. Voxels of neighbouring lanes in one column of
-// the input touch the same columns. If these have at most 32 cells in the box, the first lane sets
-// the bits for all of them. Waits for the kernel before this one before the first is set. Returns
-// what is wrong with the voxel, as expand_voxel does. Called by whole warps. has: there is a voxel.
+// Sets the bits of the outputs that a voxel touches on the first level. Voxels of neighbouring
+// lanes in one column of the input touch the same columns. If these have at most 32 cells in the
+// box, the first lane sets the bits for all of them. Waits for the kernel before this one before
+// the first is set. Returns whether the layout has no room for an output (device_flag_range).
+// Called by whole warps. has: there is a voxel.
 template <typename W>
 SPIRA_DEVICE uint32_t expand_columns(const expand_marking<W> &m, bool has, W word,
-                                     uint32_t *bitmap) {
+                                     const expand_touches &t, uint32_t *bitmap) {
     const word_layout &l = m.layout;
     const expand_axes &axes = m.axes;
     const expand_box &box = m.box;
     voxel v = word_unpack<W>(&l, word);
-    expand_touches t;
-    uint32_t wrong = expand_touches_find(&l, &axes, v, &t);
-    wrong = has ? wrong : 0;
+    uint32_t wrong = 0;
     expand_column column = expand_column_make(l, axes.z, t.z, box.first.z);
     column.pattern = has ? column.pattern : 0;
     const bool touches = has && (column.pattern || column.cramped);
@@ -128,6 +142,41 @@ SPIRA_DEVICE uint32_t expand_columns(const expand_marking<W> &m, bool has, W wor
     return wrong;
 }
 
+// The same on the levels behind the first, where all outputs are in the layout. Voxels of
+// neighbouring lanes mostly touch the same ones.
+template <typename W>
+SPIRA_DEVICE void expand_more_columns(const expand_marking<W> &m, bool has, int batch,
+                                      const expand_touches &t, uint32_t *bitmap) {
+    expand_span x = expand_span_make(&m.axes.x, &t.x), y = expand_span_make(&m.axes.y, &t.y),
+                z = expand_span_make(&m.axes.z, &t.z);
+    for (int i = 0; i < m.more; ++i) {
+        const expand_link &link = m.link[i];
+        has = has && x.lo <= x.hi && y.lo <= y.hi && z.lo <= z.hi;
+        x = expand_span_next(&link.x, x);
+        y = expand_span_next(&link.y, y);
+        z = expand_span_next(&link.z, z);
+        const bool touches = has && x.lo <= x.hi && y.lo <= y.hi && z.lo <= z.hi;
+        const uint32_t rows = (uint32_t)link.y.last + 1, cells = (uint32_t)link.z.last + 1,
+                       column =
+                           ((uint32_t)batch * ((uint32_t)link.x.last + 1) + (uint32_t)x.lo) * rows +
+                           (uint32_t)y.lo;
+        const uint64_t key =
+            (uint64_t)column << 32 | (uint32_t)(x.hi - x.lo) << 8 | (uint32_t)(y.hi - y.lo);
+        const uint32_t own = touches ? ~0u >> (31 - (z.hi - z.lo)) << z.lo : 0,
+                       all = expand_unite_columns(touches ? key : ~0ull, own);
+        if (!all) {
+            continue;
+        }
+        const int lowest = __ffs((int)all) - 1;
+        for (int to_x = 0; to_x <= x.hi - x.lo; ++to_x) {
+            for (int to_y = 0; to_y <= y.hi - y.lo; ++to_y) {
+                const uint32_t at = column + (uint32_t)to_x * rows + (uint32_t)to_y;
+                expand_set_bits(bitmap + link.word, at * cells + (uint32_t)lowest, all >> lowest);
+            }
+        }
+    }
+}
+
 // Records what is wrong with input i.
 SPIRA_DEVICE void expand_report(device_status *trouble, uint32_t wrong, int64_t i) {
     if (wrong & device_flag_range) {
@@ -154,52 +203,80 @@ SPIRA_KERNEL void __launch_bounds__(256)
         pdl_wait();
         return;
     }
-    expand_report(m.trouble, expand_columns(m, has, word, bitmap), i);
+    const voxel v = word_unpack<W>(&m.layout, word);
+    expand_touches touches;
+    uint32_t wrong = expand_touches_find(&m.layout, &m.axes, v, &touches);
+    wrong = has ? wrong : 0;
+    wrong |= expand_columns(m, has, word, touches, bitmap);
+    expand_more_columns(m, has, v.batch, touches, bitmap);
+    expand_report(m.trouble, wrong, i);
 }
 
-// Writes the words of all marked cells in order, and their number. The words behind them are those
-// of expand_clear_kernel. A thread block for each tile.
+// Writes the words of all marked cells in order, and their number, the levels side by side. The
+// words behind them are those of expand_clear_kernel. A thread block for each tile.
 template <typename W, int words>
 SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
-    expand_list_kernel(bitmap_source source, const __grid_constant__ expand_packing<W> packing,
-                       voxel_set<W> out, device_status *trouble) {
+    expand_list_kernel(const __grid_constant__ expand_listing<W> to) {
+    const bool alone = words == bitmap_words_small; // few tiles: each counts the bits in front
     __shared__ bitmap_shared<words> s;
     pdl_wait();
-    const int tile = source.state ? block_ticket(source.drawn, &s.tile) : (int)blockIdx.x;
-    const int total =
-        bitmap_list_tile<words>(source, tile, &s, [&](int rank, uint32_t word, uint32_t bit) {
+    const int drawn = alone ? (int)blockIdx.x : block_ticket(to.scratch.drawn, &s.tile);
+    const int level = block_find_part(to.sizes.first, drawn), first = to.sizes.first[level];
+    const voxel_set<W> out = to.out[level];
+    const bitmap_source source = {to.scratch.bitmap + (int64_t)first * bitmap_threads * words,
+                                  alone ? nullptr : to.scratch.state + first};
+    const int total = bitmap_list_tile<words>(
+        source, drawn - first, &s, [&](int rank, uint32_t word, uint32_t bit) {
             if (rank < out.capacity) {
-                out.words[rank] = expand_packing_word(&packing, word * 32 + bit);
+                out.words[rank] = expand_packing_word(&to.packing[level], word * 32 + bit);
             }
         });
-    if (tile == (int)gridDim.x - 1 && threadIdx.x == 0) {
+    if (drawn == to.sizes.last[level] && threadIdx.x == 0) {
         *out.count = min(total, out.capacity);
-        device_status_raise_count(trouble, total, out.capacity);
+        device_status_raise_count(to.trouble, total, out.capacity);
     }
 }
 
-// The output set, by a bitmap. s: of expand_carve for these sizes. programmatic: all kernels but
-// the first one begin while the one before ends.
+// The output sets of all levels, by bitmaps. programmatic: all kernels but the first one begin
+// while the one before ends.
 template <typename W>
-SPIRA_API status expand_cells_launch(const expand_marking<W> &m, const expand_sizes &sizes,
-                                     const expand_scratch &s, voxel_set<W> out, bool programmatic,
-                                     cudaStream_t stream) {
-    const int64_t clears = ceil_div(max_of(s.cleared, out.capacity), 256);
-    const bool few = sizes.words == bitmap_words_small;
-    const bitmap_source source = {s.bitmap, few ? nullptr : s.state, s.drawn};
-    auto list = few                           ? expand_list_kernel<W, bitmap_words_small>
-                : sizes.words == bitmap_words ? expand_list_kernel<W, bitmap_words>
-                                              : expand_list_kernel<W, bitmap_words_large>;
-    SPIRA_TRY(kernel_launch(expand_clear_kernel<W>,
-                            {(unsigned)min_of(clears, 1024), 256, stream, "expand"}, s.bitmap,
-                            s.cleared, out));
+SPIRA_API status expand_cells_launch(const expand_args<W> *a, const expand_plan &plan,
+                                     void *scratch, bool programmatic, cudaStream_t stream) {
+    expand_listing<W> to = {};
+    workspace w = workspace_begin(scratch);
+    expand_carve(&w, &plan.sizes, &to.scratch);
+    to.sizes = plan.sizes;
+    to.levels = plan.levels;
+    to.trouble = a->trouble;
+    expand_marking<W> m = {};
+    m.layout = *a->layout;
+    m.axes = plan.level[0].axes;
+    m.box = plan.level[0].box;
+    m.in = a->in;
+    m.trouble = a->trouble;
+    m.more = plan.levels - 1;
+    int64_t cleared = to.scratch.cleared;
+    for (int l = 0; l < plan.levels; ++l) {
+        const expand_level *level = &plan.level[l];
+        to.packing[l] = expand_packing_make<W>(a->layout, &level->axes, &level->box);
+        to.out[l] = a[l].out;
+        cleared = max_of(cleared, a[l].out.capacity);
+        if (l) {
+            m.link[l - 1] = expand_link_make(&level->axes, &plan.sizes, l);
+        }
+    }
+    const unsigned clears = (unsigned)min_of(ceil_div(cleared, 256), 1024);
+    const int words = to.sizes.words;
+    auto list = words == bitmap_words_small ? expand_list_kernel<W, bitmap_words_small>
+                : words == bitmap_words     ? expand_list_kernel<W, bitmap_words>
+                                            : expand_list_kernel<W, bitmap_words_large>;
+    SPIRA_TRY(kernel_launch(expand_clear_kernel<W>, {clears, 256, stream, "expand"}, to));
     SPIRA_TRY(
         kernel_launch(expand_mark_kernel<W>,
                       {(unsigned)ceil_div(m.in.capacity, 256), 256, stream, "expand", programmatic},
-                      m, s.bitmap));
+                      m, to.scratch.bitmap));
     return kernel_launch(
-        list, {(unsigned)sizes.tiles, bitmap_threads, stream, "expand", programmatic}, source,
-        expand_packing_make<W>(&m.layout, &m.axes, &m.box), out, m.trouble);
+        list, {(unsigned)to.sizes.tiles, bitmap_threads, stream, "expand", programmatic}, to);
 }
 
 } // namespace spira

@@ -65,52 +65,49 @@ SPIRA_API status expand_sort_launch(const expand_args<W> *a, const expand_axes &
 
 // ---- the choice ---------------------------------------------------------------------------------
 
-// How expand makes a set, and the scratch that this takes.
-struct expand_plan {
-    expand_axes axes;
-    expand_box box;
-    bool by_cells; // by a bitmap, else by a sort
-    expand_sizes sizes;
-    size_t bytes;
-};
-
-// Reads the layout, the kernel, the rule and the capacities alone. A bitmap may take the bytes of a
-// sort, and some more.
+// Plans one layer. A bitmap may take the bytes of a sort, and some more.
 template <typename W>
-SPIRA_API status expand_plan_make(const expand_args<W> *a, expand_plan *plan) {
+SPIRA_API status expand_plan_layer(const expand_args<W> *a, expand_plan *plan) {
     int32_t rows;
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
     SPIRA_TRY(size_check(a->out.capacity, 1, INT64_MAX, "out.capacity"));
-    SPIRA_TRY(expand_axes_make(a->kernel, a->rule, &plan->axes));
-    SPIRA_TRY(expand_rows(&plan->axes, a->in.capacity, &rows));
+    expand_level *l = plan->level;
+    SPIRA_TRY(expand_axes_make(a->kernel, a->rule, &l->axes));
+    SPIRA_TRY(expand_rows(&l->axes, a->in.capacity, &rows));
     SPIRA_TRY(word_check<W>(a->layout));
-    const size_t sort = expand_sort_bytes<W>(&plan->axes, a->in.capacity, a->out.capacity);
+    const size_t sort = expand_sort_bytes<W>(&l->axes, a->in.capacity, a->out.capacity);
     const int64_t budget = (int64_t)sort + (int64_t)expand_spare * a->in.capacity;
-    plan->box = expand_box_make(a->layout, &plan->axes);
-    const int64_t cells = expand_box_cells(&plan->box);
-    plan->by_cells = expand_by_cells(&plan->axes, cells, budget);
-    plan->sizes = expand_sizes_make(cells);
+    plan->levels = 1;
+    l->box = expand_box_make(a->layout, &l->axes);
+    const int64_t cells = expand_box_cells(&l->box);
+    plan->by_cells = expand_by_cells(&l->axes, cells, budget);
+    plan->sizes = expand_sizes_make(&cells, 1);
     plan->bytes = plan->by_cells ? expand_sizes_bytes(&plan->sizes) : sort;
     return status_success();
 }
 
-// programmatic: all kernels but the first one begin while the one before ends.
+// Plans the first of `count` layers, and those behind it that can be made at the same time. Reads
+// the layouts, the kernels, the rules and the capacities alone.
+template <typename W>
+SPIRA_API status expand_plan_make(const expand_args<W> *a, int count, expand_plan *plan) {
+    SPIRA_TRY(expand_plan_layer(a, plan));
+    expand_plan next;
+    do {
+        if (plan->levels == count) {
+            return status_success();
+        }
+        SPIRA_TRY(expand_plan_layer(a + plan->levels, &next));
+    } while (expand_plan_join(&next, plan));
+    return status_success();
+}
+
+// Of the layers that were planned. programmatic: all kernels of bitmaps but the first one begin
+// while the one before ends.
 template <typename W>
 SPIRA_API status expand_launch(const expand_args<W> *a, const expand_plan &plan, void *scratch,
                                bool programmatic, cudaStream_t stream) {
-    if (!plan.by_cells) {
-        return expand_sort_launch(a, plan.axes, scratch, stream);
-    }
-    expand_scratch s;
-    workspace w = workspace_begin(scratch);
-    expand_carve(&w, &plan.sizes, &s);
-    expand_marking<W> marking;
-    marking.layout = *a->layout;
-    marking.axes = plan.axes;
-    marking.box = plan.box;
-    marking.in = a->in;
-    marking.trouble = a->trouble;
-    return expand_cells_launch(marking, plan.sizes, s, a->out, programmatic, stream);
+    return plan.by_cells ? expand_cells_launch(a, plan, scratch, programmatic, stream)
+                         : expand_sort_launch(a, plan.level[0].axes, scratch, stream);
 }
 
 } // namespace spira

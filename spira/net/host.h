@@ -43,10 +43,10 @@ SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
         *scratch = (size_t)max_of((int64_t)*scratch, bytes);
     }
     for (int stage = 0; stage <= p->stages; ++stage) {
-        SPIRA_TRY(
-            net_each_set(p, net_part_of(stage), &none, [=](net_set_args<W> *a, net_derivation by) {
+        SPIRA_TRY(net_each_set(
+            p, net_part_of(stage), &none, 1, [=](net_set_args<W> *a, net_derivation by) {
                 size_t bytes = 0;
-                SPIRA_TRY(by == net_set_expanded ? expand_host_workspace(&a->expand, &bytes)
+                SPIRA_TRY(by == net_set_expanded ? expand_host_workspace(a->expand, &bytes)
                           : by == net_set_joined ? join_host_workspace(&a->join, &bytes)
                           : by == net_set_children
                               ? subdivide_host_workspace(&a->children, &bytes)
@@ -62,8 +62,8 @@ SPIRA_API status net_scratch_host(const net_plan *p, size_t *scratch) {
 template <typename W>
 SPIRA_API status net_part_sets_host(const net_plan *p, net_part part, const net_run_args<W> *run) {
     char *const scratch = (char *)run->memory + p->scratch;
-    return net_each_set(p, part, run, [=](net_set_args<W> *a, net_derivation by) {
-        return by == net_set_expanded   ? expand_host(&a->expand, scratch, p->scratch_bytes)
+    return net_each_set(p, part, run, 1, [=](net_set_args<W> *a, net_derivation by) {
+        return by == net_set_expanded   ? expand_host(a->expand, scratch, p->scratch_bytes)
                : by == net_set_joined   ? join_host(&a->join, scratch, p->scratch_bytes)
                : by == net_set_children ? subdivide_host(&a->children, scratch, p->scratch_bytes)
                                         : downsample_host(&a->floor, scratch, p->scratch_bytes);

@@ -48,16 +48,17 @@ SPIRA_API status net_scratch(const net_plan *p, net_part part, size_t *scratch) 
     net_run_args<W> none = {};
     none.input.capacity = p->set[0].capacity;
     order_request request[order_maps_max];
-    SPIRA_TRY(net_each_set(p, part, &none, [=](net_set_args<W> *a, net_derivation by) {
-        size_t bytes = 0;
-        SPIRA_TRY(by == net_set_expanded   ? expand_workspace(&a->expand, &bytes)
-                  : by == net_set_children ? subdivide_workspace(&a->children, &bytes)
-                  : by == net_set_joined
-                      ? join_workspace(&a->join, &bytes)
-                      : downsample_workspace(a->floor.in, a->floor.out.capacity, &bytes));
-        *scratch = *scratch < bytes ? bytes : *scratch;
-        return status_success();
-    }));
+    SPIRA_TRY(net_each_set(
+        p, part, &none, expand_levels_most, [=](net_set_args<W> *a, net_derivation by) {
+            size_t bytes = 0;
+            SPIRA_TRY(by == net_set_expanded ? expand_chain_workspace(a->expand, a->levels, &bytes)
+                      : by == net_set_children ? subdivide_workspace(&a->children, &bytes)
+                      : by == net_set_joined
+                          ? join_workspace(&a->join, &bytes)
+                          : downsample_workspace(a->floor.in, a->floor.out.capacity, &bytes));
+            *scratch = *scratch < bytes ? bytes : *scratch;
+            return status_success();
+        }));
     int first = 0;
     while (int count = net_orders(p, part, none.input, nullptr, &first, request)) {
         size_t bytes = 0;
@@ -73,13 +74,15 @@ SPIRA_API status net_index_sets(const net_plan *p, net_part part, const net_run_
                                 cudaStream_t stream) {
     void *scratch = (char *)run->memory + p->scratch;
     const size_t bytes = p->scratch_bytes;
-    return net_each_set(p, part, run, [=](net_set_args<W> *a, net_derivation by) {
-        return by == net_set_expanded ? expand(&p->gpu, &a->expand, scratch, bytes, stream)
-               : by == net_set_joined ? join(&a->join, scratch, bytes, stream)
-               : by == net_set_children // all of them: no scores
-                   ? subdivide<W, numeric_f32>(&a->children, scratch, bytes, stream)
-                   : downsample(&p->gpu, &a->floor, scratch, bytes, stream);
-    });
+    return net_each_set(
+        p, part, run, expand_levels_most, [=](net_set_args<W> *a, net_derivation by) {
+            return by == net_set_expanded
+                       ? expand_chain(&p->gpu, a->expand, a->levels, scratch, bytes, stream)
+                   : by == net_set_joined ? join(&a->join, scratch, bytes, stream)
+                   : by == net_set_children // all of them: no scores
+                       ? subdivide<W, numeric_f32>(&a->children, scratch, bytes, stream)
+                       : downsample(&p->gpu, &a->floor, scratch, bytes, stream);
+        });
 }
 
 // The maps of a part.

@@ -340,18 +340,38 @@ SPIRA_API status net_chosen_set(net_plan *p, int i, net_set *node, int64_t stand
 // The arguments of the function that makes a set: of them, those that its `by` names.
 template <typename W>
 struct net_set_args {
-    expand_rule rule;
-    expand_args<W> expand; // points to `rule`
+    expand_rule rule[expand_levels_most];
+    expand_args<W> expand[expand_levels_most]; // point to the rules
+    int levels;                                // of them
     join_args<W> join;
     subdivide_args<W> children;
     downsample_args<W> floor;
 };
 
-// Calls f(its arguments, its `by`) for the sets of a part, in order, until one fails. Sets that
-// follow from features are left to the layers that open their stages. run: with the capacity of the
-// input alone where sizes are asked for.
+// Adds the arguments of an expanded set.
+template <typename W>
+SPIRA_API void net_expand_args(const net_plan *p, int s, const net_run_args<W> *run,
+                               net_set_args<W> *a) {
+    const net_set *set = &p->set[s];
+    const voxel_set<W> from = net_voxels(p, set->parent, run->input, run->memory);
+    const voxel_set<W> to = net_voxels(p, s, run->input, run->memory);
+    a->rule[a->levels] = net_expand_rule(p, set);
+    a->expand[a->levels] = {&p->layout, &set->kernel, &a->rule[a->levels], from, to, run->trouble};
+    ++a->levels;
+}
+
+// Whether set s is made of the set in front of it by spconv's rule.
+SPIRA_API bool net_set_expands(const net_plan *p, int s) {
+    return s < p->sets && p->set[s].by == net_set_expanded && p->set[s].parent == s - 1;
+}
+
+// Calls f(its arguments, its `by`) for the sets of a part, in order, until one fails; once for sets
+// that are expanded one from the other, up to `levels` of them. Sets that follow from features are
+// left to the layers that open their stages. run: with the capacity of the input alone where sizes
+// are asked for.
 template <typename W, typename F>
-SPIRA_API status net_each_set(const net_plan *p, net_part part, const net_run_args<W> *run, F f) {
+SPIRA_API status net_each_set(const net_plan *p, net_part part, const net_run_args<W> *run,
+                              int levels, F f) {
     for (int s = 1; s < p->sets; ++s) {
         const net_set *set = &p->set[s];
         if (!net_set_in(p, s, part) || net_set_grown(set)) {
@@ -360,12 +380,18 @@ SPIRA_API status net_each_set(const net_plan *p, net_part part, const net_run_ar
         const voxel_set<W> from = net_voxels(p, set->parent, run->input, run->memory);
         const voxel_set<W> to = net_voxels(p, s, run->input, run->memory);
         net_set_args<W> a;
-        a.rule = set->by == net_set_expanded ? net_expand_rule(p, set) : expand_rule{};
-        a.expand = {&p->layout, &set->kernel, &a.rule, from, to, run->trouble};
+        a.levels = 0;
         a.join = net_join_args(p, s, run);
         a.children = net_children_args(p, s, run);
         a.floor = {&p->layout, from, p->set[set->parent].stride, set->stride, to, run->trouble};
-        SPIRA_TRY(f(&a, set->by));
+        const net_derivation by = set->by;
+        if (by == net_set_expanded) {
+            net_expand_args(p, s, run, &a);
+            while (a.levels < levels && net_set_expands(p, s + 1) && net_set_in(p, s + 1, part)) {
+                net_expand_args(p, ++s, run, &a);
+            }
+        }
+        SPIRA_TRY(f(&a, by));
     }
     return status_success();
 }

@@ -56,13 +56,13 @@ device_run<W> device_run_make(const word_layout *layout, const layer *l,
               {device_new<W>(out_capacity), device_new<int32_t>(1), out_capacity},
               device_zeros<device_status>(1)};
     CHECK_OK(expand_workspace(&d.args, &d.bytes));
-    CHECK_OK(expand_plan_make(&d.args, &d.plan));
+    CHECK_OK(expand_plan_make(&d.args, 1, &d.plan));
     d.forced = way != way_chosen;
     if (d.forced) {
         expand_plan *p = &d.plan;
         p->by_cells = way == way_cells;
         d.bytes = p->by_cells ? expand_sizes_bytes(&p->sizes)
-                              : expand_sort_bytes<W>(&p->axes, capacity, out_capacity);
+                              : expand_sort_bytes<W>(&p->level[0].axes, capacity, out_capacity);
     }
     d.scratch = device_new<char>((int64_t)d.bytes);
     return d;
@@ -122,9 +122,9 @@ set_outcome<W> check_given(const char *what, const word_layout *layout, const la
     const set_outcome<W> wanted = on_host(layout, l, words, count, out_capacity);
     for (int way = way_chosen; way <= way_cells; ++way) {
         const device_run<W> d = device_run_make(layout, l, words, count, out_capacity, way);
-        const expand_axis *z = &d.plan.axes.z;
+        const expand_axis *z = &d.plan.level[0].axes.z;
         if (way == way_cells &&
-            ((z->most - 1) * z->apart >= 32 || expand_box_cells(&d.plan.box) > 1 << 28)) {
+            ((z->most - 1) * z->apart >= 32 || expand_box_cells(&d.plan.level[0].box) > 1 << 28)) {
             continue;
         }
         for (int run = 0; run < 2; ++run) {
@@ -319,6 +319,122 @@ DEVICE_TEST(gpu_expand_chooses_each_way) {
                     extent > 0);
         guarded_finish();
     }
+}
+
+// ---- chains -------------------------------------------------------------------------------------
+
+// The sets of layers behind each other by one call, twice into the same memory. Returns the layers
+// that are made at once from the first on.
+template <typename W>
+int check_chain(const word_layout *layout, const std::vector<layer> &chain,
+                const std::vector<W> &words, int32_t room) {
+    const int32_t n = (int32_t)words.size();
+    const std::vector<set_outcome<W>> wanted = chain_on_host(layout, chain, words, n, room);
+    std::vector<expand_args<W>> args;
+    device_status *const trouble = device_zeros<device_status>(1);
+    voxel_set<W> in = {device_upload(words.data(), n), device_upload(&n, 1), n};
+    for (size_t l = 0; l < chain.size(); ++l) {
+        const int32_t capacity = (int32_t)wanted[l].words.size();
+        const voxel_set<W> out = {device_new<W>(capacity), device_new<int32_t>(1), capacity};
+        args.push_back({layout, &chain[l].kernel, &chain[l].rule, in, out, trouble});
+        in = out;
+    }
+    size_t bytes = 0;
+    const int count = (int)args.size();
+    CHECK_OK(expand_chain_workspace(args.data(), count, &bytes));
+    char *const scratch = device_new<char>((int64_t)bytes);
+    uint32_t flags = 0;
+    for (int run = 0; run < 2; ++run) {
+        CHECK_OK(expand_chain(gpu(), args.data(), count, scratch, bytes, stream_get()));
+        for (size_t l = 0; l < chain.size(); ++l) {
+            const voxel_set<W> out = args[l].out;
+            set_outcome<W> got = {}, host = wanted[l];
+            got.count = device_value(out.count);
+            got.words.resize((size_t)out.capacity);
+            device_copy_out(got.words.data(), out.words, out.capacity);
+            flags |= host.trouble.flags;
+            host.trouble = {};
+            char label[40];
+            snprintf(label, sizeof label, "level %d of %d", (int)l, count);
+            CHECK_EQUAL(set_difference(got, host, label), "");
+        }
+    }
+    CHECK_EQUAL(device_value(trouble).flags, flags);
+    expand_plan plan;
+    CHECK_OK(expand_plan_make(args.data(), count, &plan));
+    guarded_finish();
+    return plan.levels;
+}
+
+template <typename W>
+void check_chains() {
+    int several = 0;
+    for (int seed = 0; seed < (test_quick() ? 6 : 40); ++seed) {
+        random_state r = random_make((uint64_t)seed);
+        const std::vector<layer> chain = chain_random(&r);
+        const triple e = chain[0].rule.grid.extent;
+        const word_layout layout = layout_for_chain<W>(chain, random_int(&r, 1, 3));
+        const std::vector<W> words =
+            random_words<W>(&r, &layout, &chain[0], {0, 0, 0}, {e.x - 1, e.y - 1, e.z - 1},
+                            random_int(&r, 1, seed % 3 ? 100 : 2000));
+        several += check_chain(&layout, chain, words, random_int(&r, 0, 2)) > 1;
+    }
+    CHECK(several > 0);
+}
+
+DEVICE_TEST(gpu_expand_chains) {
+    check_chains<uint32_t>();
+    check_chains<uint64_t>();
+}
+
+DEVICE_TEST(gpu_expand_chain_of_a_network) {
+    NEED_SCANS(EXPAND_SCAN);
+    if (test_quick()) {
+        SKIP("a scan is too large for a sanitizer");
+    }
+    word_layout layout;
+    const std::vector<uint32_t> words = expand_scan<uint32_t>(&layout);
+    CHECK_EQUAL(check_chain(&layout, expand_chain(), words, 0), 4);
+    const std::vector<uint64_t> wide = expand_scan<uint64_t>(&layout);
+    CHECK_EQUAL(check_chain(&layout, expand_chain(), wide, 3), 4);
+}
+
+DEVICE_TEST(gpu_expand_chain_refuses) {
+    const std::vector<layer> chain = expand_chain({{0, 0, 0}, {64, 64, 41}});
+    const word_layout layout = layout_for_chain<uint32_t>(chain, 1), other = layout;
+    voxel_set<uint32_t> set[3];
+    for (voxel_set<uint32_t> &s : set) {
+        s = {device_new<uint32_t>(100), device_zeros<int32_t>(1), 100};
+    }
+    device_status *const trouble = device_zeros<device_status>(1);
+    expand_args<uint32_t> args[2];
+    for (int l = 0; l < 2; ++l) {
+        const size_t i = (size_t)l;
+        args[l] = {&layout, &chain[i].kernel, &chain[i].rule, set[l], set[l + 1], trouble};
+    }
+    size_t bytes = 0;
+    REQUIRE_OK(expand_chain_workspace(args, 2, &bytes));
+    char *const scratch = device_new<char>((int64_t)bytes);
+    const auto run = [&](int count) {
+        return expand_chain(gpu(), args, count, scratch, bytes, stream_get());
+    };
+    CHECK_OK(run(2));
+    CHECK_STATUS(run(0), status_bad_size);
+    const expand_args<uint32_t> right = args[1];
+    args[1].in = set[0];
+    CHECK_STATUS(run(2), status_unsupported);
+    args[1] = right;
+    args[1].in.capacity = 99;
+    CHECK_STATUS(run(2), status_unsupported);
+    args[1] = right;
+    args[1].layout = &other;
+    CHECK_STATUS(run(2), status_unsupported);
+    args[1] = right;
+    args[1].out.count = nullptr;
+    CHECK_STATUS(run(2), status_null_pointer);
+    args[1] = right;
+    CHECK_STATUS(expand_chain(gpu(), args, 2, scratch, bytes - 1, stream_get()), status_workspace);
+    CHECK_STATUS(expand_chain_workspace<uint32_t>(args, 2, nullptr), status_null_pointer);
 }
 
 // ---- real scans ---------------------------------------------------------------------------------

@@ -11,32 +11,52 @@ namespace {
 
 // ---- one run ------------------------------------------------------------------------------------
 
+expand_plan plan_of(const word_layout *layout, const expand_layer *l) {
+    expand_plan plan = {};
+    plan.levels = 1;
+    plan.by_cells = true;
+    CHECK_OK(expand_axes_make(&l->kernel, &l->rule, &plan.level[0].axes));
+    plan.level[0].box = expand_box_make(layout, &plan.level[0].axes);
+    const int64_t cells = expand_box_cells(&plan.level[0].box);
+    plan.sizes = expand_sizes_make(&cells, 1);
+    plan.bytes = expand_sizes_bytes(&plan.sizes);
+    return plan;
+}
+
+// Mostly to tiles of larger boxes.
+void plan_resize(expand_plan *plan) {
+    expand_sizes *s = &plan->sizes;
+    const int32_t words = s->words;
+    if (++emulate::seed % 3) {
+        s->words = emulate::seed % 3 == 1 ? bitmap_words : bitmap_words_large;
+        s->tiles = 0;
+        for (int l = 0; l < plan->levels; ++l) {
+            const int32_t tiles = s->last[l] - s->first[l] + 1;
+            s->first[l] = s->tiles;
+            s->tiles += (int32_t)ceil_div(tiles * words, s->words);
+            s->last[l] = s->tiles - 1;
+        }
+    }
+    plan->bytes = expand_sizes_bytes(s);
+}
+
 // In scratch that is exactly as large as was asked for, and is not clean.
 template <typename W>
 set_outcome<W> on_device(const word_layout *layout, const expand_layer *l,
                          const std::vector<W> &words, int32_t count, int32_t out_capacity) {
     set_outcome<W> o = {};
-    expand_marking<W> m = {};
-    CHECK_OK(expand_axes_make(&l->kernel, &l->rule, &m.axes));
+    expand_plan plan = plan_of(layout, l);
     W *given = guarded_new<W>((int64_t)words.size()), *made = guarded_new<W>(out_capacity);
     std::copy(words.begin(), words.end(), given);
-    m.layout = *layout;
-    m.box = expand_box_make(layout, &m.axes);
-    m.in = {given, &count, (int32_t)words.size()};
-    m.trouble = &o.trouble;
-    expand_sizes sizes = expand_sizes_make(expand_box_cells(&m.box));
-    if (++emulate::seed % 3) { // tiles of larger boxes
-        const int32_t words = sizes.tiles * sizes.words;
-        sizes.words = emulate::seed % 3 == 1 ? bitmap_words : bitmap_words_large;
-        sizes.tiles = (int32_t)ceil_div(words, sizes.words);
-    }
-    const size_t bytes = expand_sizes_bytes(&sizes);
-    workspace w = workspace_begin(guarded_new<char>((int64_t)bytes));
-    expand_scratch s;
-    expand_carve(&w, &sizes, &s);
-    CHECK_EQUAL(w.used, bytes);
-    const voxel_set<W> out = {made, &o.count, out_capacity};
-    CHECK_OK(expand_cells_launch(m, sizes, s, out, emulate::seed % 2, nullptr));
+    const expand_args<W> args = {layout,
+                                 &l->kernel,
+                                 &l->rule,
+                                 {given, &count, (int32_t)words.size()},
+                                 {made, &o.count, out_capacity},
+                                 &o.trouble};
+    plan_resize(&plan);
+    char *const scratch = guarded_new<char>((int64_t)plan.bytes);
+    CHECK_OK(expand_cells_launch(&args, plan, scratch, emulate::seed % 2, nullptr));
     o.words.assign(made, made + out_capacity);
     return o;
 }
@@ -121,6 +141,193 @@ TEST(expand_cells_rules_of_networks) {
             CHECK(o.count > 50);
         }
     }
+}
+
+// ---- chains -------------------------------------------------------------------------------------
+
+namespace {
+
+// The sets of a chain, made at once as far as they can be. Returns the largest number that was.
+template <typename W>
+int check_chain(const word_layout *layout, const std::vector<expand_layer> &chain,
+                const std::vector<W> &words, int32_t count, int32_t room) {
+    std::vector<set_outcome<W>> wanted = chain_on_host(layout, chain, words, count, room);
+    const int levels = (int)chain.size();
+    device_status trouble = {}, trouble_wanted = {};
+    std::vector<expand_args<W>> args;
+    std::vector<int32_t> counts(chain.size());
+    voxel_set<W> in = {guarded_new<W>((int64_t)words.size()), &count, (int32_t)words.size()};
+    std::copy(words.begin(), words.end(), in.words);
+    for (int l = 0; l < levels; ++l) {
+        const int32_t capacity = (int32_t)wanted[(size_t)l].words.size();
+        const voxel_set<W> out = {guarded_new<W>(capacity), &counts[(size_t)l], capacity};
+        args.push_back(
+            {layout, &chain[(size_t)l].kernel, &chain[(size_t)l].rule, in, out, &trouble});
+        in = out;
+        trouble_wanted.flags |= wanted[(size_t)l].trouble.flags;
+    }
+    trouble_wanted.first_range = wanted[0].trouble.first_range;
+    int most = 0;
+    for (int done = 0; done < levels;) {
+        expand_plan plan = plan_of(layout, &chain[(size_t)done]);
+        while (done + plan.levels < levels) {
+            const expand_plan next = plan_of(layout, &chain[(size_t)(done + plan.levels)]);
+            if (!expand_plan_join(&next, &plan)) {
+                break;
+            }
+        }
+        plan_resize(&plan);
+        char *const scratch = guarded_new<char>((int64_t)plan.bytes);
+        CHECK_OK(
+            expand_cells_launch(&args[(size_t)done], plan, scratch, emulate::seed % 2, nullptr));
+        done += plan.levels;
+        most = (int)max_of(most, plan.levels);
+    }
+    for (int l = 0; l < levels; ++l) {
+        const voxel_set<W> out = args[(size_t)l].out;
+        set_outcome<W> got = {};
+        got.count = *out.count;
+        got.words.assign(out.words, out.words + out.capacity);
+        wanted[(size_t)l].trouble = {};
+        CHECK_EQUAL(set_difference(got, wanted[(size_t)l]), "");
+    }
+    CHECK_EQUAL(trouble.flags, trouble_wanted.flags);
+    CHECK_EQUAL(trouble.first_range, trouble_wanted.first_range);
+    guarded_finish();
+    return most;
+}
+
+template <typename W>
+void check_chains(int scenes) {
+    int made[expand_levels_most + 1] = {};
+    for (int seed = 0; seed < scenes; ++seed) {
+        random_state r = random_make((uint64_t)seed * 2 + sizeof(W) / 8 + 100);
+        const std::vector<expand_layer> chain = chain_random(&r);
+        const triple e = chain[0].rule.grid.extent;
+        const word_layout layout = layout_for_chain<W>(chain, random_int(&r, 1, 3));
+        const triple hi = {e.x - 1, e.y - 1, e.z - 1};
+        std::vector<W> words = random_words<W>(&r, &layout, &chain[0], {0, 0, 0}, hi,
+                                               random_int(&r, 0, seed % 3 ? 60 : 500));
+        if (seed % 4 == 1) { // voxels of no batch and off the grid, which no level takes
+            words = set_sorted([&] {
+                std::vector<W> some = words;
+                some.resize(words.size() + 60);
+                const int more = (int)reference_random_set(&r, &layout, layout.lo, layout.hi,
+                                                           {1, 1, 1}, 60, &some[words.size()]);
+                some.resize(words.size() + (size_t)more);
+                return some;
+            }());
+        }
+        const int32_t count = (int32_t)words.size();
+        set_pad(&words, (int32_t)max_of(count + random_int(&r, 0, 300), 1));
+        ++made[check_chain(&layout, chain, words, count, random_int(&r, 0, 2))];
+    }
+    CHECK(made[1] > 2 && made[2] > 2 && made[3] + made[4] > 5);
+}
+
+} // namespace
+
+TEST(expand_cells_chains) {
+    check_chains<uint32_t>(test_quick() ? 24 : 60);
+    check_chains<uint64_t>(test_quick() ? 24 : 60);
+}
+
+// More layers than are made at once, down to a single cell.
+TEST(expand_cells_long_chain) {
+    std::vector<expand_layer> chain(8, layer_make({3, 3, 3}, {2, 2, 2}, {1, 1, 1}));
+    expand_grid grid = {{0, 0, 0}, {128, 100, 40}};
+    triple spacing = {1, 1, 1};
+    for (expand_layer &l : chain) {
+        l.kernel.stride = spacing;
+        l.rule.grid = grid;
+        REQUIRE_OK(expand_out(&l.kernel, &l.rule, &grid));
+        spacing = triple_multiply(spacing, l.rule.ratio);
+    }
+    random_state r = random_make(10);
+    const word_layout layout = layout_for_chain<uint64_t>(chain, 2);
+    const std::vector<uint64_t> words =
+        random_words<uint64_t>(&r, &layout, &chain[0], {0, 0, 0}, {127, 99, 39}, 700);
+    CHECK_EQUAL(check_chain(&layout, chain, words, (int32_t)words.size(), 1), 6);
+}
+
+// A set above its capacity is cut off and named; those behind it are whole.
+TEST(expand_cells_chain_above_its_capacity) {
+    const std::vector<expand_layer> chain = expand_chain({{0, 0, 0}, {64, 64, 41}});
+    random_state r = random_make(9);
+    const word_layout layout = layout_for_chain<uint32_t>(chain, 1);
+    const std::vector<uint32_t> words =
+        random_words<uint32_t>(&r, &layout, &chain[0], {0, 0, 0}, {63, 63, 40}, 300);
+    const int32_t n = (int32_t)words.size();
+    CHECK_EQUAL(check_chain(&layout, chain, words, n, 0), 4);
+    const std::vector<set_outcome<uint32_t>> whole = chain_on_host(&layout, chain, words, n, 0);
+    expand_plan plan = plan_of(&layout, &chain[0]);
+    expand_args<uint32_t> args[4];
+    int32_t counts[4];
+    device_status trouble = {};
+    voxel_set<uint32_t> in = {guarded_new<uint32_t>(n), (int32_t *)&n, n};
+    std::copy(words.begin(), words.end(), in.words);
+    for (int l = 0; l < 4; ++l) {
+        const expand_plan next = plan_of(&layout, &chain[(size_t)l]);
+        CHECK(l == 0 || expand_plan_join(&next, &plan));
+        const int32_t capacity = whole[(size_t)l].count - (l == 1 ? 7 : 0);
+        args[l] = {&layout,
+                   &chain[(size_t)l].kernel,
+                   &chain[(size_t)l].rule,
+                   in,
+                   {guarded_new<uint32_t>(capacity), &counts[l], capacity},
+                   &trouble};
+        in = args[l].out;
+    }
+    char *const scratch = guarded_new<char>((int64_t)plan.bytes);
+    CHECK_OK(expand_cells_launch(args, plan, scratch, false, nullptr));
+    for (int l = 0; l < 4; ++l) {
+        CHECK_EQUAL(counts[l], args[l].out.capacity);
+        CHECK(std::equal(args[l].out.words, args[l].out.words + counts[l],
+                         whole[(size_t)l].words.begin()));
+    }
+    CHECK_EQUAL(trouble.flags, (uint32_t)device_flag_capacity);
+    CHECK_EQUAL(trouble.needed, (uint32_t)whole[1].count);
+    guarded_finish();
+}
+
+// Layers that are made by themselves: another grid than that of the outputs before, a dilation, no
+// extent, no room in the layout for a cell, more columns than a voxel may touch.
+TEST(expand_cells_levels_join) {
+    const std::vector<expand_layer> chain = expand_chain({{0, 0, 0}, {64, 64, 41}});
+    const word_layout layout = layout_for_chain<uint32_t>(chain, 1);
+    const auto joins = [&](const word_layout &at, expand_layer a, expand_layer b) {
+        expand_plan plan = plan_of(&at, &a);
+        const expand_plan next = plan_of(&at, &b);
+        return expand_plan_join(&next, &plan) && plan.levels == 2;
+    };
+    const expand_layer a = chain[0], b = chain[1];
+    CHECK(joins(layout, a, b));
+    CHECK(!joins(layout, a, chain[2]));
+    expand_layer other = b;
+    other.rule.grid.origin.x = 2;
+    CHECK(!joins(layout, a, other));
+    other = b;
+    other.rule.grid.extent.y += 1;
+    CHECK(!joins(layout, a, other));
+    other = b;
+    other.kernel.dilation.z = 2;
+    CHECK(!joins(layout, a, other));
+    other = b;
+    other.kernel.size = {7, 7, 3}; // 5 outputs of 4 voxels' spacing
+    other.rule.padding = {3, 3, 1};
+    CHECK(joins(layout, a, other));
+    other.kernel.size.x = other.kernel.size.y = 9;
+    CHECK(!joins(layout, a, other));
+    word_layout narrow = layout;
+    narrow.hi.x = 62;
+    CHECK(joins(narrow, a, b)); // the last output has index 31, at 62
+    narrow.hi.x = 61;
+    CHECK(!joins(narrow, a, b));
+    expand_layer free_a = a, free_b = b;
+    free_a.rule.grid.extent.z = free_b.rule.grid.extent.z = 0;
+    CHECK(!joins(layout, free_a, free_b));
+    std::vector<expand_layer> tall = expand_chain({{0, 0, 0}, {64, 64, 129}});
+    CHECK(!joins(layout_for_chain<uint32_t>(tall, 1), tall[0], tall[1])); // 33 cells
 }
 
 // ---- sizes --------------------------------------------------------------------------------------

@@ -186,6 +186,64 @@ inline std::vector<expand_layer> expand_chain(expand_grid grid = {{0, 0, 0}, {14
     return chain;
 }
 
+// Layers behind each other on grids with an extent; each one is mostly of a kind that can be made
+// with those before it (expand_joins).
+inline std::vector<expand_layer> chain_random(random_state *r) {
+    std::vector<expand_layer> chain((size_t)random_int(r, 2, 7));
+    expand_grid grid = {{random_int(r, -9, 9), random_int(r, -9, 9), random_int(r, -9, 9)},
+                        {random_int(r, 30, 60), random_int(r, 30, 60), random_int(r, 9, 50)}};
+    triple spacing = {1, 1, random_int(r, 1, 2)};
+    const bool usual = random_int(r, 0, 3);
+    for (expand_layer &l : chain) {
+        l = {};
+        l.kernel = {{1, 1, 1}, {1, 1, 1}, spacing, false};
+        l.rule.ratio = {1, 1, 1};
+        l.rule.grid = grid;
+        for (int a = 0; a < 3; ++a) {
+            const int size = random_int(r, 1, triple_at(grid.extent, a) > 6 ? 3 : 1);
+            *triple_at(&l.kernel.size, a) = size;
+            *triple_at(&l.rule.ratio, a) = size == 1 ? 1 : usual ? 2 : random_int(r, 1, 2);
+            *triple_at(&l.rule.padding, a) = random_int(r, 0, 2);
+            *triple_at(&l.kernel.dilation, a) = usual || random_int(r, 0, 9) ? 1 : 2;
+        }
+        CHECK_OK(expand_out(&l.kernel, &l.rule, &grid));
+        spacing = triple_multiply(spacing, l.rule.ratio);
+    }
+    return chain;
+}
+
+// A layout for voxels of the first layer's whole grid, with room for the outputs of all layers.
+template <typename W>
+word_layout layout_for_chain(const std::vector<expand_layer> &chain, int batches) {
+    const expand_grid g = chain[0].rule.grid;
+    const triple s = chain[0].kernel.stride,
+                 last = {g.extent.x - 1, g.extent.y - 1, g.extent.z - 1};
+    word_need need = word_need_of(
+        g.origin, {g.origin.x + s.x * last.x, g.origin.y + s.y * last.y, g.origin.z + s.z * last.z},
+        batches, {1, 1, 1}, {0, 0, 0});
+    for (const expand_layer &l : chain) {
+        CHECK_OK(expand_need(&l.kernel, &l.rule, &need));
+    }
+    return reference_layout<W>(need.lo, need.hi, batches, need.stride, need.reach);
+}
+
+// What the host makes of a chain, a layer after the other. room: of each set, over what it has
+template <typename W>
+std::vector<set_outcome<W>> chain_on_host(const word_layout *layout,
+                                          const std::vector<expand_layer> &chain,
+                                          std::vector<W> words, int32_t count, int32_t room) {
+    std::vector<set_outcome<W>> made;
+    for (const expand_layer &l : chain) {
+        const int32_t all =
+            on_host(layout, &l, words, count, 125 * (int32_t)max_of(count, 1)).count;
+        made.push_back(on_host(layout, &l, words, count, (int32_t)max_of(all + room, 1)));
+        words = made.back().words;
+        count = made.back().count;
+        guarded_finish();
+    }
+    return made;
+}
+
 #define EXPAND_SCAN "nuscenes_10sweeps.pcd.bin"
 
 // What spconv makes of EXPAND_SCAN: the voxels, and the outputs of each layer.
