@@ -48,7 +48,8 @@ SPIRA_DEVICE void norm_finish_group(const norm_args &a, float (&x)[norm_group]) 
     const auto each = [&x, &a](activation act) {
 #pragma unroll
         for (float &one : x) {
-            one = float_is_nan(one) ? one : activation_apply(one, act, a.slope);
+            const bool keeps_nan = act == activation_silu || !float_is_nan(one);
+            one = keeps_nan ? activation_apply(one, act, a.slope) : one;
         }
     };
     if (a.act == activation_silu) {
