@@ -176,6 +176,7 @@ struct bench_options {
     int columns;       // values of a point in .bin files; 0: not said
     int only[3];       // cin, cout, K; 0: all layers
     bool sweep_minuet; // all block sizes of bench/search_minuet.cuh
+    bool sweep_widths; // layers of 16 to 128 channels, and wider ones
     int dtype;         // a spira::numeric, or -1: all
     int dataflows;     // of the convolutions: bits of bench_dataflow_names
     int threshold;     // of the hybrid ones; -1: all there are
@@ -193,8 +194,9 @@ SPIRA_API void bench_usage(const char *program) {
     printf(
         "usage: %s [--voxel METRES] [--columns N] [--only CIN,COUT,K] [--dtype "
         "fp16|bf16|tf32|fp32|int8]\n"
-        "       [--dataflow os|ws|hybrid|all] [--threshold T|all] [--minuet B,C] [--sweep minuet]\n"
-        "       [--only tables|fig13|fig15|table4|batches|deployed] [--net NAME]\n"
+        "       [--dataflow os|ws|hybrid|all] [--threshold T|all] [--minuet B,C]\n"
+        "       [--sweep minuet|widths] [--only tables|fig13|fig15|table4|batches|deployed] [--net "
+        "NAME]\n"
         "       [--multiprocessors N] [--quick] [--out FILE] [SCAN...]\n"
         "SCAN is a file that examples/scan_file.h reads, .bin with --columns, or NAME:VOXELS, a\n"
         "generated scene (bench/scenes.h), as tracks:5000; a random scene of the size of the "
@@ -202,7 +204,10 @@ SPIRA_API void bench_usage(const char *program) {
         "one is added. --only, --dtype and --dataflow (os) choose among the\n"
         "convolutions, --threshold (all) among the hybrid ones. --minuet sets the block sizes (B "
         "up\n"
-        "to 2048, C 16 or more) of that search; --sweep minuet times it for a grid of both. Among\n"
+        "to 2048, C 16 or more) of that search; --sweep minuet times it for a grid of both, "
+        "--sweep\n"
+        "widths convolutions of size 3 with 16 to 128 channels in steps of 4, and wider ones. "
+        "Among\n"
         "the parts of bench_net, --only (again for more) and --net choose. --quick takes fewer "
         "cases\n"
         "and replays, and no random scene. bench_tune writes its records to --out.\n",
@@ -285,7 +290,9 @@ SPIRA_API bool bench_option(bench_options *o, const char *name, const char *valu
         return got == 3 && o->only[0] >= 1 && o->only[1] >= 1 && o->only[2] >= 1 && o->only[2] <= 7;
     }
     if (strcmp(name, "--sweep") == 0) {
-        return o->sweep_minuet = strcmp(value, "minuet") == 0;
+        o->sweep_minuet = strcmp(value, "minuet") == 0;
+        o->sweep_widths = strcmp(value, "widths") == 0;
+        return o->sweep_minuet || o->sweep_widths;
     }
     if (strcmp(name, "--dataflow") == 0) {
         o->dataflows = strcmp(value, "all") == 0

@@ -2,7 +2,8 @@
 // bench/conv.cu: feature computation of one submanifold layer (conv_work.cuh) by each dataflow.
 //
 //     build/bench_conv [--only CIN,COUT,K] [--dtype fp16|bf16|tf32|fp32|int8]
-//                      [--dataflow os|ws|hybrid|all] [--threshold T|all] data/*.vox32
+//                      [--dataflow os|ws|hybrid|all] [--threshold T|all] [--sweep widths]
+//                      data/*.vox32
 //
 // `flops` are 2 * pairs * cin * cout: what the layer needs, not what the kernel does.
 #include "conv_i8.cuh"
@@ -42,7 +43,7 @@ static void conv_run(bench_session *s, const bench_scene<uint64_t> *scene, const
              layer->K, spira::numeric_name(type));
     const bool i8 = type == spira::numeric_i8;
     conv_work w = i8 ? conv_i8_work_make(s, m, layer) : conv_work_make(s, m, layer, type);
-    bench_row row = conv_row(scene, m, layer, type);
+    bench_row row = conv_row(s, scene, m, layer, type);
     for (int d = 0; d < bench_dataflows; ++d) {
         if (!(s->options.dataflows >> d & 1) || (i8 && d != bench_dataflow_os)) {
             continue;

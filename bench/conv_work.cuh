@@ -288,9 +288,9 @@ SPIRA_API bench_time conv_measure(bench_session *s, conv_work *w, const conv_cas
 }
 
 // The row of a layer, without layout and dataflow.
-SPIRA_API bench_row conv_row(const bench_scene<uint64_t> *scene, const conv_case *m,
-                             const conv_layer *layer, spira::numeric type) {
-    bench_row row = bench_row_make("conv", scene);
+SPIRA_API bench_row conv_row(const bench_session *s, const bench_scene<uint64_t> *scene,
+                             const conv_case *m, const conv_layer *layer, spira::numeric type) {
+    bench_row row = bench_row_make(s->options.sweep_widths ? "widths" : "conv", scene);
     row.K = layer->K;
     row.cin = layer->cin;
     row.cout = layer->cout;
@@ -303,14 +303,33 @@ SPIRA_API bench_row conv_row(const bench_scene<uint64_t> *scene, const conv_case
 typedef void (*conv_body)(bench_session *s, const bench_scene<uint64_t> *scene, const conv_case *m,
                           const conv_layer *layer);
 
-// Runs all layers over an input, or the one that is asked for.
+enum { conv_widths_most = 40 };
+
+// Layers of size 3, of 16 to 128 channels in steps of 4, and of wider ones. Returns how many.
+SPIRA_API int conv_widths(conv_layer layers[conv_widths_most]) {
+    int count = 0;
+    for (int c = 16; c <= 128; c += 4) {
+        layers[count++] = {c, c, 3, false};
+    }
+    for (const int c : {144, 192, 256, 512, 1024}) {
+        layers[count++] = {c, c, 3, false};
+    }
+    return count;
+}
+
+// Runs all layers over an input, or those that are asked for.
 SPIRA_API void conv_each_layer(bench_session *s, const bench_input *input, conv_body body) {
     bench_scene<uint64_t> scene = bench_scene_wide(&s->pool, input);
     int keep = s->pool.blocks;
     const int *only = s->options.only;
     conv_layer one = {only[0], only[1], only[2], true};
+    conv_layer widths[conv_widths_most];
     const conv_layer *layers = only[0] ? &one : conv_layers;
     int count = only[0] ? 1 : (int)(sizeof conv_layers / sizeof *conv_layers);
+    if (s->options.sweep_widths) {
+        layers = widths;
+        count = conv_widths(widths);
+    }
     conv_case m = {};
     for (int i = 0; i < count; ++i) { // layers of one K stand together
         if (i == 0 || m.K != layers[i].K) {

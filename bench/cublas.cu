@@ -158,7 +158,7 @@ static void blas_run_layer(bench_session *s, const bench_scene<uint64_t> *scene,
     const spira::numeric type =
         s->options.dtype >= 0 ? (spira::numeric)s->options.dtype : spira::numeric_f16;
     blas_work w = blas_work_make(s, m, layer, type);
-    bench_row row = conv_row(scene, m, layer, type);
+    bench_row row = conv_row(s, scene, m, layer, type);
     char label[200];
     snprintf(label, sizeof label, "%.120s: cublas %d,%d,%d %s", m->input, layer->cin, layer->cout,
              layer->K, row.dtype);

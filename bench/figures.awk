@@ -101,6 +101,8 @@ function describe_all(    us, peers_too, searches) {
         "names", "", "log", us, "dots spira;tick target")
     describe("conv", "One convolution, fp16", "Channels in, channels out, kernel size. " peers_too " and limit.", \
         "names", "", "log", us, "dots spira;dash cuBLAS over the valid pairs, gathered before;tick target")
+    describe("widths", "One convolution over its channels, fp16", "As many channels out as in, in steps of 4.", \
+        "linear", "channels", "linear", us)
     describe("portable", "One convolution, fp16, without Hopper's own instructions", \
         "Code for plain sm_90: what other GPUs run. " peers_too "s.", \
         "names", "", "log", us, "dots spira, plain sm_90;dots spira, sm_90a;tick target")
@@ -234,6 +236,10 @@ function take(    step, us, plain, name) {
     if (figure == "norms" && is("norms") && drawn()) {
         plot_series(value("input"), "line")
         plot_point("K = " value("K"), value("input"), value("t"), value("density"))
+    }
+    if (figure == "widths" && is("widths") && value("cin") + 0 <= 128 && drawn()) {
+        plot_series(value("input"), "line")
+        plot_point("K = " value("K"), value("input"), value("cin"), us)
     }
     if (figure == "dataflows" && plain && value("dataflow") == "ws" && drawn())
         plot_point(input_panel(), "weight-stationary", layer(), us)

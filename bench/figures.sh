@@ -26,7 +26,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit
 
-parts='map index conv dataflows thresholds tune cublas search minuet growth scenes generate dense net deployed ways sizes batches grad group'
+parts='map index conv widths dataflows thresholds tune cublas search minuet growth scenes generate dense net deployed ways sizes batches grad group'
 quick=${QUICK:-}
 [ "$quick" != 0 ] || quick=
 from=${FROM:-}
@@ -41,7 +41,7 @@ fail() {
 
 program_of() { # part: the name behind build/bench_
     case $1 in
-    dataflows | thresholds) echo conv ;;
+    dataflows | thresholds | widths) echo conv ;;
     minuet) echo search ;;
     deployed | ways | sizes | batches) echo net ;;
     *) echo "$1" ;;
@@ -53,6 +53,7 @@ lines_of() { # part
     one=${quick:+--only 64,64,3}
     case $1 in
     conv) echo "--dataflow os ${quick:+--dtype fp16}" ;;
+    widths) echo '--sweep widths --dtype fp16' ;;
     dataflows) echo "--dataflow ws --dtype fp16 $one" ;;
     thresholds) echo "--dataflow hybrid --dtype fp16 $one" ;;
     tune) echo "$one" ;;

@@ -32,7 +32,7 @@ function define_methods(table, methods, prefix,    n, i, name) {
 function define_all(    run, searches, n, i, name) {
     run = ";voxelise~ms voxelize;index~ms;features~ms"
     searches = "zdelta bsearch minuet hash grid"
-    order = "measured encoders indexing words features portable dataflows tuning fig11 grouping networks " \
+    order = "measured encoders indexing words features widths portable dataflows tuning fig11 grouping networks " \
         "deployed fig13 fig15 table4 batches detectors searches minuet growth density norms scenes"
     define("measured", "Microseconds, fp16,", "step<;KITTI, 91,766 voxels~text kitti;best peer~text kitti peer;" \
         "survey, 345,087 voxels~text survey;best peer~text survey peer")
@@ -40,6 +40,7 @@ function define_all(    run, searches, n, i, name) {
         "spconv: wall (busy), ms~text spconv;MiB~text spconv MiB")
     define("indexing", "Microseconds", "step<;input<;target~us;measured~us;limit~us")
     define("features", "Microseconds", columns_of["indexing"])
+    define("widths", "Microseconds, fp16,", "layer<;KITTI, 91,766 voxels~us kitti00_000000_5cm;survey, 345,087 voxels~us lone_star_5cm")
     define("words", "Microseconds", "step<;input<;32-bit words~us narrow;64-bit words~us wide;ratio~dash")
     define("portable", "Microseconds", "step<;input<;target~us;plain sm_90~us plain;sm_90a~us own;best peer~us peer")
     define("dataflows", "Microseconds, fp16,", "step<;input<;output-stationary~us os;weight-stationary~us ws")
@@ -318,6 +319,8 @@ function take(    bench, flow) {
         take_scene()
     else if (bench == "minuet")
         take_minuet()
+    else if (bench == "widths")
+        cell[row_of("widths", layer_name(), layer_name()), value("input")] = value("us")
     else if (bench == "grad")
         cell[step_row("gradients", step_name("conv")), value("pass")] = value("us")
     else if (bench == "search")

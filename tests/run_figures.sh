@@ -94,6 +94,12 @@ stamp() { # part commit
     echo "{\"bench\": \"conv\", $kitti, \"K\": 3, \"cin\": 16, \"cout\": 16, \"dtype\": \"fp16\", \"layout\": \"ordered\", \"dataflow\": \"os\", \"form\": \"chosen\", \"us\": 1, $gpu}"
 } >lines/conv.jsonl
 {
+    stamp widths def5678
+    for cin in 64 68; do
+        echo "{\"bench\": \"widths\", $kitti, \"K\": 3, \"cin\": $cin, \"cout\": $cin, \"dtype\": \"fp16\", \"layout\": \"ordered\", \"dataflow\": \"os\", \"us\": $((cin - 50)).25, $gpu}"
+    done
+} >lines/widths.jsonl
+{
     stamp dataflows def5678
     echo "{\"bench\": \"conv\", $kitti, \"K\": 3, \"cin\": 16, \"cout\": 16, \"dtype\": \"fp16\", \"layout\": \"ws\", \"dataflow\": \"ws\", \"us\": 20.1, $gpu}"
 } >lines/dataflows.jsonl
@@ -147,6 +153,7 @@ table $page features >features
 check 'the stamp of another part' has features 'commit def5678.'
 check 'forms of a sweep are in no table' lacks features '| 1.0 |'
 check 'dataflows beside each other' has $page '| 16,16,3 | kitti00_000000_5cm | 7.8 | 20.1 |'
+check 'widths' has $page '| 68,68,3 | 18.2 | - |'
 check 'grouped products' has $page '| 16,16,3 | kitti00_000000_5cm | 60.2 | 60.2 | 1.05, 29 | - | - |'
 check 'the worst scene of a step' has $page '| map, K=3, os | 32 | 2.75 | 1.20 | 2.75 (walls x, 100000) |'
 check 'pairs per output' has $page '| pairs per output, K=3 | - | 10.0 | 10.0 | uniform: 10.0 |'
@@ -171,7 +178,7 @@ check 'the text around the tables stays' [ "$(sed '/^<!-- table/,/^<!-- end/d' $
 
 plots=out/bench/figures
 check 'the plots of these lines' [ "$(ls $plots | tr '\n' ' ')" = \
-    'conv.svg dataflows.svg deployed.svg grouping.svg maps.svg minuet.svg norms.svg scenes.svg ' ]
+    'conv.svg dataflows.svg deployed.svg grouping.svg maps.svg minuet.svg norms.svg scenes.svg widths.svg ' ]
 for plot in "$plots"/*.svg; do
     name=$(basename "$plot")
     check "$name is whole" [ "$(head -c 5 "$plot") $(tail -n 1 "$plot")" = '<svg  </svg>' ]
