@@ -5,25 +5,10 @@
 #ifndef SPIRA_CONV_GROUP_CUH
 #define SPIRA_CONV_GROUP_CUH
 
+#include "conv/group/grad.cuh"
 #include "conv/group/kernel.cuh"
 
 namespace spira {
-
-template <typename E>
-SPIRA_API status conv_group_depthwise_launch(const conv_group_args *a, cudaStream_t stream) {
-    const int channels = a->shape.cout, pieces = (int)ceil_div(channels, group_piece);
-    const bool two = pieces > 8; // pieces of a lane
-    const int lanes = (int)min_of(ceil_div(pieces, two ? 2 : 1), 32);
-    const group_cut cut = {lanes, 32 / lanes};
-    const bool wide = channels % group_piece == 0 && wide_aligned(a->in, 16) &&
-                      wide_aligned(a->out, 16) && wide_aligned(a->weight, 16) &&
-                      wide_aligned(a->epilogue.residual, 16);
-    const dim3 blocks((unsigned)ceil_div(a->capacity, (int64_t)cut.rows * (group_threads / 32)),
-                      (unsigned)ceil_div(pieces, lanes * (two ? 2 : 1)));
-    void (*const kernel)(const conv_group_args, const group_cut, bool) =
-        two ? group_depthwise_kernel<E, 2> : group_depthwise_kernel<E, 1>;
-    return kernel_launch(kernel, {blocks, group_threads, stream, "conv_group"}, *a, cut, wide);
-}
 
 // Depthwise or grouped convolution with a fused epilogue, or its input gradient.
 //
@@ -43,7 +28,7 @@ SPIRA_API status conv_group(const conv_group_args *args, cudaStream_t stream) {
     return numeric_dispatch<format>(args->shape.type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
         if (conv_group_depthwise(args->shape)) {
-            return conv_group_depthwise_launch<E>(args, stream);
+            return group_depthwise_launch<E>(args, stream);
         }
         return kernel_launch(group_kernel<E>,
                              {(unsigned)blocks, group_threads, stream, "conv_group"}, *args);
@@ -79,22 +64,9 @@ SPIRA_API status conv_group_grad_weight(const conv_group_grad_args *args, void *
     SPIRA_TRY(workspace_open(scratch, scratch_bytes, [&](workspace *w) {
         parts = conv_group_grad_take(w, &args->shape, args->capacity);
     }));
-    const group_grad_cut cut = group_grad_cut_of(&args->shape, args->capacity);
-    const int64_t total = conv_group_weights(args->shape);
-    const bool wide = conv_group_depthwise(args->shape) && args->shape.cout % group_piece == 0 &&
-                      wide_aligned(args->in, 16) && wide_aligned(args->out_grad, 16);
-    const int64_t units = wide ? total / group_piece : total;
-    const dim3 blocks((unsigned)ceil_div(units, group_threads), (unsigned)cut.shares);
-    SPIRA_TRY(numeric_dispatch<format>(args->shape.type, [&](auto tag) {
-        typedef typename decltype(tag)::element E;
-        return kernel_launch(wide ? group_grad_kernel<E, group_piece> : group_grad_kernel<E, 1>,
-                             {blocks, group_threads, stream, "conv_group_grad_weight"}, *args, cut,
-                             parts);
-    }));
-    return kernel_launch(
-        group_grad_join_kernel<>,
-        {(unsigned)ceil_div(total, group_threads), group_threads, stream, "conv_group_grad_weight"},
-        parts, cut.shares, total, args->weight_grad);
+    return numeric_dispatch<format>(args->shape.type, [&](auto tag) {
+        return group_grad_launch<typename decltype(tag)::element>(args, parts, stream);
+    });
 }
 
 } // namespace spira

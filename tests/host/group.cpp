@@ -5,6 +5,7 @@
 
 #include "../support/groups.h"
 
+#define group_memory hopper_dynamic
 #include "../../spira/conv_group.cuh"
 
 using namespace spira;
