@@ -86,31 +86,31 @@ SPIRA_DEVICE void wide_write(const wide_elements<E, count> &from, E *to) {
     }
 }
 
-// Reads up to `count` channels from channel `first` of a row on; zeros behind the last channel.
-// wide: the row is aligned to `count` elements or 16 bytes, and has a multiple of `count` channels.
-template <typename E, int count>
+// Reads up to 8 channels from channel `first` of a row on; zeros behind the last channel. wide: the
+// row is aligned to 16 bytes, and has a multiple of 8 channels.
+template <typename E>
 SPIRA_DEVICE void wide_read_channels(const E *row, int channels, int first, bool wide,
-                                     wide_elements<E, count> &to) {
+                                     wide_elements<E, 8> &to) {
     if (wide) {
         wide_read(row + first, to);
         return;
     }
 #pragma unroll
-    for (int k = 0; k < count; ++k) {
+    for (int k = 0; k < 8; ++k) {
         to.at[k] = first + k < channels ? row[first + k] : E();
     }
 }
 
 // Writes them. wide: as above.
-template <typename E, int count>
-SPIRA_DEVICE void wide_write_channels(const wide_elements<E, count> &from, E *row, int64_t channels,
+template <typename E>
+SPIRA_DEVICE void wide_write_channels(const wide_elements<E, 8> &from, E *row, int64_t channels,
                                       int64_t first, bool wide) {
     if (wide) {
         wide_write(from, row + first);
         return;
     }
 #pragma unroll
-    for (int k = 0; k < count; ++k) {
+    for (int k = 0; k < 8; ++k) {
         if (first + k < channels) {
             row[first + k] = from.at[k];
         }

@@ -9,10 +9,9 @@
 #ifndef SPIRA_CONV_GROUP_DEPTHWISE_CUH
 #define SPIRA_CONV_GROUP_DEPTHWISE_CUH
 
-#include "../../base/async.cuh"
 #include "../../base/launch.cuh"
-#include "../../base/wide.cuh"
 #include "../../conv_group.h"
+#include "../epilogue.cuh"
 
 namespace spira {
 
@@ -20,22 +19,35 @@ enum {
     group_threads = 256,
     group_warps = group_threads / 32,
     group_piece = 4,   // channels of a lane
-    group_flight = 4,  // rows, or map entries, that a lane requests at a time
     group_rows = 8,    // outputs of a warp, at most
     group_pairs = 512, // that the lists of a warp have room for
+    group_starts = group_rows + 1,
 };
+
+// Divides by multiplication: quotients up to 127, dividend * divisor below 2^24.
+enum { group_divide_log = 24 };
+
+SPIRA_API uint32_t group_divider(int divisor) {
+    return (1u << group_divide_log) / (uint32_t)divisor + 1;
+}
+
+SPIRA_DEVICE int group_divide(int a, uint32_t divider) {
+    return (int)((uint32_t)a * divider >> group_divide_log);
+}
 
 // How a launch is cut.
 struct group_cut {
     int pieces;  // of a row
     int rows;    // outputs of a warp
-    int offsets; // that a list has room for: all, or as many as fit
+    int offsets; // of an output, that the lists have room for: all, or as many as fit
+    uint32_t by_pieces, by_offsets; // group_divider
 };
 
 SPIRA_API group_cut group_cut_of(const conv_group_shape *s) {
     const int offsets = (int)min_of(s->volume, group_pairs);
-    return {(int)ceil_div(s->cout, group_piece), (int)min_of(group_rows, group_pairs / offsets),
-            offsets};
+    const int pieces = (int)ceil_div(s->cout, group_piece);
+    return {pieces, (int)min_of(group_rows, group_pairs / offsets), offsets, group_divider(pieces),
+            group_divider(offsets)};
 }
 
 // A source row, and where the weights of its offset begin.
@@ -43,105 +55,134 @@ struct alignas(8) group_pair {
     int32_t source, weight;
 };
 
-// What a warp lists: `offsets` offsets from `first` on, of `rows` outputs.
-struct group_span {
-    const int32_t *map; // of the first output
-    int rows, first, offsets;
+// The pairs of a warp's outputs, in shared memory.
+struct group_lists {
+    group_pair *pair; // [cut.rows * cut.offsets]
+    int32_t *start;   // [group_starts] of each output, and the end
 };
 
-// The place of a map entry: the output, and the offset that lane 0 has.
-struct group_place {
-    int row, k;
-};
-
-SPIRA_DEVICE void group_place_next(const group_span &s, group_place &at) {
-    at.k += 32;
-    if (at.k >= s.offsets) {
-        at.k = 0;
-        ++at.row;
-    }
-}
-
-// Lists the pairs of each output, offsets ascending. list [span.rows, pitch]. Returns how many
-// output `lane` has.
-SPIRA_DEVICE int group_list(const conv_group_args &a, const group_span &span, int pitch,
-                            group_pair *list) {
-    const int lane = warp_lane(), volume = a.shape.volume;
+// Lists the pairs of `rows` outputs, offsets ascending: of all offsets, or of one output from
+// offset `first` on. map: of the first output.
+SPIRA_DEVICE void group_list(const conv_group_args &a, const group_cut &cut, const int32_t *map,
+                             int rows, int first, const group_lists &lists) {
+    enum { flight = 4 };
+    const int lane = warp_lane(), volume = a.shape.volume, channels = a.shape.cin;
     const bool mirrored = a.order == conv_weights_of_layer_mirrored;
-    group_place ahead = {}, at = {};
-    int own = 0, found = 0;
-    while (at.row < span.rows) {
-        int32_t source[group_flight];
+    const int weight = (mirrored ? volume - 1 - first : first) * channels;
+    const int step = mirrored ? -channels : channels;
+    const int entries = rows * min(cut.offsets, volume - first);
+    const uint32_t below = (1u << lane) - 1;
+    map += first + lane;
+    int found = 0;
+#pragma unroll 1
+    for (int begin = lane; begin - lane < entries; begin += 32 * flight, map += 32 * flight) {
+        int32_t source[flight];
 #pragma unroll
-        for (int i = 0; i < group_flight; ++i) {
-            const int k = ahead.k + lane;
-            const bool there = ahead.row < span.rows && k < span.offsets;
-            source[i] = there ? span.map[(int64_t)ahead.row * volume + span.first + k] : -1;
-            group_place_next(span, ahead);
+        for (int i = 0; i < flight; ++i) {
+            source[i] = begin + 32 * i < entries ? map[32 * i] : -1;
         }
 #pragma unroll
-        for (int i = 0; i < group_flight; ++i) {
+        for (int i = 0; i < flight; ++i) {
+            const int at = begin + 32 * i, row = group_divide(at, cut.by_offsets);
+            const int k = at - row * cut.offsets;
             const uint32_t all = __ballot_sync(~0u, source[i] >= 0);
+            const int own = found + __popc(all & below);
             if (source[i] >= 0) {
-                const int k = span.first + at.k + lane;
-                list[at.row * pitch + found + __popc(all & ((1u << lane) - 1))] = {
-                    source[i], (mirrored ? volume - 1 - k : k) * a.shape.cin};
+                lists.pair[own] = {source[i], weight + k * step};
+            }
+            if (k == 0 && at < entries) {
+                lists.start[row] = own;
             }
             found += __popc(all);
-            own = at.row == lane ? found : own;
-            group_place_next(span, at);
-            found = at.k ? found : 0;
         }
     }
-    return own;
+    if (lane == 0) {
+        lists.start[rows] = found;
+    }
 }
 
-// Adds `pairs` products of channels c .. c + 3, in the order of the list.
+// Adds the products of two times four numbers.
+template <typename A, typename B>
+SPIRA_DEVICE void group_quad_add(const conv_quad<A> &a, const conv_quad<B> &b, float4 &sum) {
+    sum.x = fmaf(element_to_float(a.element[0]), element_to_float(b.element[0]), sum.x);
+    sum.y = fmaf(element_to_float(a.element[1]), element_to_float(b.element[1]), sum.y);
+    sum.z = fmaf(element_to_float(a.element[2]), element_to_float(b.element[2]), sum.z);
+    sum.w = fmaf(element_to_float(a.element[3]), element_to_float(b.element[3]), sum.w);
+}
+
+SPIRA_DEVICE void group_fence() {
+#ifdef __CUDA_ARCH__
+    asm volatile("" ::: "memory");
+#endif
+}
+
+// Keeps a pointer in registers: compilers would compute it anew for each row.
+template <typename T>
+SPIRA_DEVICE T *group_keep(T *pointer) {
+#ifdef __CUDA_ARCH__
+    asm("" : "+l"(pointer));
+    __builtin_assume(__isGlobal(pointer)); // it would no longer be known
+#endif
+    return pointer;
+}
+
+// Row `row` of an array, of `pitch` bytes each.
+template <typename E>
+SPIRA_DEVICE const E *group_row(const E *base, int32_t row, uint32_t pitch) {
+    return (const E *)((const char *)base + conv_multiply_wide((uint32_t)row, pitch));
+}
+
+// Adds the products of channels c .. c + 3, in the order of the list.
 template <typename E, bool wide>
 SPIRA_DEVICE void group_list_add(const conv_group_args &a, const group_pair *list, int pairs, int c,
-                                 float (&sum)[group_piece]) {
-    const int channels = a.shape.cin;
+                                 float4 &sum) {
+    enum { flight = wide ? 4 : 1 };
+    const int left = a.shape.cin - c;
+    uint32_t pitch = (uint32_t)a.shape.cin * (uint32_t)sizeof(E);
+#ifdef __CUDA_ARCH__
+    asm("" : "+r"(pitch));
+#endif
+    const E *const in = group_keep((const E *)a.in + c);
+    const float *const weights = group_keep(a.weight + c);
 #pragma unroll 1
-    for (int first = 0; first < pairs; first += group_flight) {
-        wide_elements<E, group_piece> row[group_flight];
-        wide_elements<float, group_piece> weight[group_flight];
+    for (; pairs > 0; pairs -= flight, list += flight) {
+        conv_quad<E> row[flight];
+        group_pair pair[flight];
 #pragma unroll
-        for (int i = 0; i < group_flight; ++i) {
-            if (first + i < pairs) {
-                const group_pair pair = list[first + i];
-                wide_read_channels((const E *)a.in + (int64_t)pair.source * channels, channels, c,
-                                   wide, row[i]);
-                wide_read_channels(a.weight + pair.weight, channels, c, wide, weight[i]);
+        for (int i = 0; i < flight; ++i) {
+            if (i < pairs) {
+                pair[i] = list[i];
+                row[i] = conv_quad_load<E, wide>(group_row(in, pair[i].source, pitch), left);
             }
         }
+        group_fence();
 #pragma unroll
-        for (int i = 0; i < group_flight; ++i) {
-            if (first + i < pairs) {
-#pragma unroll
-                for (int e = 0; e < group_piece; ++e) {
-                    sum[e] = fmaf(element_to_float(row[i].at[e]), weight[i].at[e], sum[e]);
-                }
+        for (int i = 0; i < flight; ++i) {
+            if (i < pairs) {
+                const conv_quad<float> weight =
+                    conv_quad_load<float, wide>(weights + (uint32_t)pair[i].weight, left);
+                group_quad_add(row[i], weight, sum);
             }
         }
     }
 }
 
-// Finishes 4 channels of an output.
+// Finishes channels c .. c + 3 of an output.
 template <typename E, bool wide>
-SPIRA_DEVICE void group_store(const conv_group_args &a, int64_t row, int c,
-                              const float (&sum)[group_piece]) {
-    const int channels = a.shape.cout;
-    wide_elements<E, group_piece> v = {};
-    if (a.epilogue.residual) {
-        wide_read_channels((const E *)a.epilogue.residual + row * channels, channels, c, wide, v);
-    }
-#pragma unroll
-    for (int i = 0; i < group_piece; ++i) {
-        const int own = wide || c + i < channels ? c + i : channels - 1;
-        const float residual = a.epilogue.residual ? element_to_float(v.at[i]) : 0.0f;
-        v.at[i] = element_from_float<E>(conv_group_finish(a.epilogue, sum[i], own, residual));
-    }
-    wide_write_channels(v, (E *)a.out + row * channels, channels, c, wide);
+SPIRA_DEVICE void group_store(const conv_group_args &a, int row, int c, float4 sum) {
+    conv_params p = {};
+    p.epilogue = a.epilogue;
+    p.residual = a.epilogue.residual;
+    p.out = a.out;
+    p.cout = a.shape.cout;
+    p.wide_out = wide;
+    conv_output_store<E>(p, conv_output_of(p, c), row, sum);
+}
+
+// Bytes of the lists of a warp.
+SPIRA_BOTH int group_lists_bytes(const group_cut &cut) {
+    return cut.rows * cut.offsets * (int)sizeof(group_pair) +
+           (int)round_up(group_starts * sizeof(int32_t), alignof(group_pair));
 }
 
 // wide: rows and weights are aligned to 4 elements. Where the lists have no room for all offsets, a
@@ -149,35 +190,32 @@ SPIRA_DEVICE void group_store(const conv_group_args &a, int64_t row, int c,
 template <typename E, bool wide>
 SPIRA_KERNEL void __launch_bounds__(group_threads, 4)
     group_depthwise_kernel(const __grid_constant__ conv_group_args a, const group_cut cut) {
-    extern __shared__ __align__(128) char group_memory[]; // [group_warps, cut.rows, cut.offsets]
+    extern __shared__ __align__(128) char group_memory[]; // [group_warps, group_lists_bytes]
+    const int warp = (int)threadIdx.x / 32;
     const int32_t outputs = count_clamp(*a.count, a.capacity);
-    const int lane = warp_lane(), warp = (int)threadIdx.x / 32, volume = a.shape.volume;
-    const int64_t begin = ((int64_t)blockIdx.x * group_warps + warp) * cut.rows;
-    if (begin >= outputs) {
+    const int64_t all = ((int64_t)blockIdx.x * group_warps + warp) * cut.rows;
+    if (all >= outputs) {
         return;
     }
-    group_pair *const list = (group_pair *)group_memory + warp * cut.rows * cut.offsets;
-    const int rows = (int)min_of(cut.rows, outputs - begin), items = rows * cut.pieces;
-    int own = 0;
+    const int begin = (int)all, rows = min(cut.rows, outputs - begin), items = rows * cut.pieces;
+    group_pair *const pair = (group_pair *)(group_memory + warp * group_lists_bytes(cut));
+    const group_lists lists = {pair, (int32_t *)(pair + cut.rows * cut.offsets)};
 #pragma unroll 1
-    for (int first = 0; first < items; first += 32) {
-        const int item = min(first + lane, items - 1), row = item / cut.pieces;
+    for (int item = warp_lane(); item - warp_lane() < items; item += 32) {
+        const int row = min(group_divide(item, cut.by_pieces), rows - 1);
         const int c = (item - row * cut.pieces) * group_piece;
-        float sum[group_piece] = {};
+        float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll 1
-        for (int k = 0; k < volume; k += cut.offsets) {
-            if (first == 0 || cut.offsets < volume) {
-                const group_span span = {a.map + begin * volume, rows, k,
-                                         min(cut.offsets, volume - k)};
+        for (int k = 0; k < a.shape.volume; k += cut.offsets) {
+            if (item < 32 || cut.offsets < a.shape.volume) {
                 __syncwarp(); // the lists have been read
-                own = group_list(a, span, cut.offsets, list);
+                group_list(a, cut, a.map + (int64_t)begin * a.shape.volume, rows, k, lists);
                 __syncwarp();
             }
-            const int pairs = __shfl_sync(~0u, own, row);
-            group_list_add<E, wide>(a, list + row * cut.offsets, first + lane < items ? pairs : 0,
-                                    c, sum);
+            const int start = lists.start[row], pairs = lists.start[row + 1] - start;
+            group_list_add<E, wide>(a, pair + start, item < items ? pairs : 0, c, sum);
         }
-        if (first + lane < items) {
+        if (item < items) {
             group_store<E, wide>(a, begin + row, c, sum);
         }
     }
@@ -191,7 +229,7 @@ SPIRA_API status group_depthwise_launch(const conv_group_args *a, cudaStream_t s
                       wide_aligned(a->out, bytes) && wide_aligned(a->epilogue.residual, bytes) &&
                       wide_aligned(a->weight, group_piece * sizeof(float));
     const auto blocks = (unsigned)ceil_div(a->capacity, (int64_t)cut.rows * group_warps);
-    const size_t lists = (size_t)(group_warps * cut.rows * cut.offsets) * sizeof(group_pair);
+    const auto lists = (size_t)(group_warps * group_lists_bytes(cut));
     return kernel_launch(wide ? group_depthwise_kernel<E, true> : group_depthwise_kernel<E, false>,
                          {blocks, group_threads, stream, "conv_group", false, lists}, *a, cut);
 }

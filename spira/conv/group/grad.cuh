@@ -86,27 +86,28 @@ template <typename E, bool wide>
 SPIRA_DEVICE void group_grad_add(const conv_group_grad_args &a, const E *grads,
                                  const group_pair *list, int pairs, const group_grad_part &part,
                                  float4 &sum) {
-    enum { flight = 8 };
-    const int channels = a.shape.cin;
+    enum { flight = wide ? 8 : 1 };
+    const int left = a.shape.cin - part.c;
+    const uint32_t pitch = (uint32_t)a.shape.cin * (uint32_t)sizeof(E);
+    const E *const in = group_keep((const E *)a.in + part.c);
+    grads = group_keep(grads + part.c);
+    list += part.first;
+    pairs -= part.first;
 #pragma unroll 1
-    for (int first = part.first; first < pairs; first += part.step * flight) {
-        wide_elements<E, group_piece> x[flight], y[flight];
+    for (; pairs > 0; pairs -= part.step * flight, list += part.step * flight) {
+        conv_quad<E> x[flight], y[flight];
 #pragma unroll
         for (int i = 0; i < flight; ++i) {
-            if (first + i * part.step < pairs) {
-                const group_pair pair = list[first + i * part.step];
-                wide_read_channels((const E *)a.in + (int64_t)pair.source * channels, channels,
-                                   part.c, wide, x[i]);
-                wide_read_channels(grads + pair.weight * channels, channels, part.c, wide, y[i]);
+            if (i * part.step < pairs) {
+                const group_pair pair = list[i * part.step];
+                x[i] = conv_quad_load<E, wide>(group_row(in, pair.source, pitch), left);
+                y[i] = conv_quad_load<E, wide>(group_row(grads, pair.weight, pitch), left);
             }
         }
 #pragma unroll
         for (int i = 0; i < flight; ++i) {
-            if (first + i * part.step < pairs) {
-                sum.x = fmaf(element_to_float(x[i].at[0]), element_to_float(y[i].at[0]), sum.x);
-                sum.y = fmaf(element_to_float(x[i].at[1]), element_to_float(y[i].at[1]), sum.y);
-                sum.z = fmaf(element_to_float(x[i].at[2]), element_to_float(y[i].at[2]), sum.z);
-                sum.w = fmaf(element_to_float(x[i].at[3]), element_to_float(y[i].at[3]), sum.w);
+            if (i * part.step < pairs) {
+                group_quad_add(x[i], y[i], sum);
             }
         }
     }
