@@ -94,7 +94,7 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
     request.tag = conv_shortcut_tag(gpu, shape, cin, cin2);
     request.bytes = bytes;
     return numeric_dispatch<format>(
-        s.type, [&](auto tag) { return conv_pack_shortcut(tag, &request, stream); });
+        s.type, [&](auto tag) { return conv_pack_shortcut(tag, shape, &request, stream); });
 }
 
 // Sparse convolution with a fused epilogue (conv.h), output-stationary (Spira paper: dual

@@ -105,7 +105,8 @@ SPIRA_API size_t conv_shortcut_packed_bytes(const conv_shape *s, conv_kernel ker
                                             int cin2) {
     const conv_shape own = conv_shortcut_shape(s, cin, cin2);
     return kernel == conv_kernel_hopper
-               ? (size_t)hopper_weights(&own, hopper_chunk_whole) * conv_lane_bytes
+               ? (size_t)hopper_weights(&own, hopper_chunk_shortcut(hopper_stage_row(s))) *
+                     conv_lane_bytes
                : conv_packed_bytes(&own, kernel);
 }
 

@@ -19,9 +19,9 @@
 //
 // A stage holds one chunk of the rows of one offset: 128 bytes, 64 channels, 128 of int8. Rows of
 // at most 64 bytes share a stage, two offsets each; with 65 to 96 output channels chunks may have
-// 192 bytes (weights.cuh). The channels of a second source follow those of the first. Producers run
-// ahead across tiles. With programmatic launch they ask for the weights of the first round of the
-// ring while the previous kernel still ends.
+// 96 channels (weights.cuh). The channels of a second source follow those of the first. Producers
+// run ahead across tiles. With programmatic launch they ask for the weights of the first round of
+// the ring while the previous kernel still ends.
 //
 // Up to 64 columns, one warpgroup computes both row groups of a tile; otherwise each row group has
 // its own. Where registers allow, two sets of warpgroups alternate (ping-pong): one multiplies

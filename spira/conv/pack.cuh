@@ -52,7 +52,7 @@ SPIRA_API status conv_pack_launch(const conv_pack_request *r, int64_t total, int
         {(unsigned)grid, conv_pack_threads, stream, "conv_weights_pack", r->gpu->programmatic}, p);
 }
 
-// chunk_bytes: of a row (hopper_chunk_bytes); shortcuts have hopper_chunk_whole.
+// chunk_bytes: of a row (hopper_chunk_bytes, hopper_chunk_shortcut).
 template <typename E, conv_weights_order order = conv_weights_own>
 SPIRA_API status conv_pack_hopper(const conv_pack_request *r, int chunk_bytes,
                                   cudaStream_t stream) {
@@ -87,12 +87,15 @@ SPIRA_API status conv_pack_as(tag, const conv_pack_request *r, cudaStream_t stre
     return conv_not_compiled();
 }
 
-// Packs a shortcut's weights for the kernel of its convolution. shape: conv_shortcut_shape.
+// Packs a shortcut's weights for the kernel of its convolution, which has the shape `s`. r->shape:
+// conv_shortcut_shape.
 template <typename tag>
-SPIRA_API status conv_pack_shortcut(tag own, const conv_pack_request *r, cudaStream_t stream) {
+SPIRA_API status conv_pack_shortcut(tag own, const conv_shape *s, const conv_pack_request *r,
+                                    cudaStream_t stream) {
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
         if (r->kernel == conv_kernel_hopper) {
-            return conv_pack_hopper<typename tag::element>(r, hopper_chunk_whole, stream);
+            const int chunk = hopper_chunk_shortcut(hopper_stage_row(s));
+            return conv_pack_hopper<typename tag::element>(r, chunk, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_portable, tag::value)) {

@@ -2,7 +2,7 @@
 // spira/conv/params.cuh: the parameters of the convolution kernels; reads of unaligned rows.
 //
 // A chunk is what a stage or step holds of a row (a K-block): of 64 bytes, but in conv/hopper.cuh,
-// where it has 64, 128 or 192 (hopper_chunk_bytes).
+// where it has 64 to 192 (hopper_chunk_bytes).
 #ifndef SPIRA_CONV_PARAMS_CUH
 #define SPIRA_CONV_PARAMS_CUH
 

@@ -129,7 +129,8 @@ SPIRA_API conv_params_shortcut conv_shortcut_params(const conv_args *a, conv_ker
     p.scale = s->scale;
     p.shift = s->shift;
     if (kernel == conv_kernel_hopper) {
-        p.chunks = (int)ceil_div(hopper_row_bytes(&shape), hopper_chunk_whole);
+        p.chunks = (int)ceil_div(hopper_row_bytes(&shape),
+                                 hopper_chunk_shortcut(hopper_stage_row(&a->shape)));
     }
     return p;
 }

@@ -56,7 +56,8 @@ const void *i8_weights_put(const i8_problem *p, const i8_operands *o, bool short
     CHECK_OK(conv_pack_check(&w.shape, &given, bytes));
     const conv_pack_request r = conv_pack_request_of(&K::device, &w.shape, K::kernel, &given);
     const numeric_tag<numeric_i8> tag;
-    CHECK_OK(shortcut ? conv_pack_shortcut(tag, &r, nullptr) : conv_pack_as(tag, &r, nullptr));
+    CHECK_OK(shortcut ? conv_pack_shortcut(tag, &p->shape, &r, nullptr)
+                      : conv_pack_as(tag, &r, nullptr));
     return given.packed;
 }
 

@@ -83,7 +83,7 @@ void weights_pack(const conv_shape *s, bool shortcut, const float *weight, void 
     request.tag = conv_weights_tag_make(&K::device, s, K::kernel);
     request.bytes = bytes;
     CHECK_OK(numeric_dispatch<numeric_any>(s->type, [&](auto tag) {
-        return shortcut ? conv_pack_shortcut(tag, &request, nullptr)
+        return shortcut ? conv_pack_shortcut(tag, s, &request, nullptr)
                         : conv_pack_as<order>(tag, &request, nullptr);
     }));
 }

@@ -26,10 +26,6 @@ SPIRA_API int hopper_columns_choose(int cout) {
     return columns;
 }
 
-SPIRA_API int hopper_stage_row(const conv_shape *s) {
-    return (int)max_of(hopper_chunk_bytes(s), hopper_chunk_whole);
-}
-
 // Whether a layer can be cut so. conv_sizes: `slices` is columns / 32; `split` is 1, from 64
 // columns on 2, up to 128 also 4 or 8; `tiles` is 1, or 2 for 64 columns with a split of 1. Long
 // chunks are for thread blocks that have all of 65 to 96 output channels. A layer that does not

@@ -27,43 +27,44 @@ SPIRA_DEVICE void hopper_multiply(uint32_t stage, const hopper_place &own, uint3
     typedef typename T::element E;
     enum { columns = T::columns, row_groups = T::row_groups };
     enum { log = hopper_region_log(chunk, 0), slots = hopper_slots(chunk) };
-    enum { each = (int)hopper_steps / slots }; // steps of an offset
+    constexpr int group_bytes = hopper_slots(chunk) * wgmma_rows << log; // of a row group
+    constexpr int each = (1 << log) / wgmma_step_bytes;                  // steps of an offset
     const uint32_t z = wgmma_address(own.zeros);
-    const uint32_t first = wgmma_address(stage + own.group * hopper_row_group_bytes);
-    const uint32_t weights = wgmma_address(stage + hopper_row_groups * hopper_row_group_bytes);
+    const uint32_t first = wgmma_address(stage + own.group * group_bytes);
+    const uint32_t weights = wgmma_address(stage + hopper_row_groups * group_bytes);
     uint32_t a[slots][row_groups], b[slots][row_groups];
 #pragma unroll
     for (int i = 0; i < slots; ++i) {
 #pragma unroll
         for (int g = 0; g < row_groups; ++g) {
-            bool there =
-                (slots == 1 && row_groups == 1) || (steps >> (g * hopper_steps + i * each) & 1);
-            a[i][g] =
-                there ? first + ((g * hopper_row_group_bytes + (i * wgmma_rows << log)) >> 4) : z;
+            bool there = (slots == 1 && row_groups == 1) ||
+                         (steps >> (g * hopper_steps + i * ((int)hopper_steps / slots)) & 1);
+            a[i][g] = there ? first + ((g * group_bytes + (i * wgmma_rows << log)) >> 4) : z;
             b[i][g] = there || slots == 1 ? weights + ((i * columns << log) >> 4) : z;
         }
     }
     wgmma_begin();
 #pragma unroll
-    for (uint32_t s = 0; s < hopper_steps; ++s) {
+    for (int s = 0; s < (int)slots * each; ++s) {
 #pragma unroll
         for (int g = 0; g < row_groups; ++g) {
-            const uint32_t slot = s / each, at = s % each * wgmma_step_bytes >> 4;
+            const int slot = s / each, at = s % each * wgmma_step_bytes >> 4;
             wgmma_step<E, columns>(sum[g], a[slot][g] + at, b[slot][g] + at, wgmma_form(log));
         }
     }
-    if constexpr (chunk > hopper_chunk_whole) {
-        enum { bytes = chunk - hopper_chunk_whole, rows = wgmma_rows * bytes };
-        const uint32_t region = stage + hopper_stage_bytes(columns, hopper_chunk_whole);
+    if constexpr (hopper_region_first(chunk) < chunk) {
+        constexpr int begin = hopper_region_first(chunk), bytes = chunk - begin;
+        constexpr int rows = wgmma_rows * bytes; // bytes of a row group
+        const uint32_t region = stage + hopper_stage_bytes(columns, begin);
         const uint32_t last_b = wgmma_address(region + (int)hopper_row_groups * rows);
 #pragma unroll
-        for (uint32_t at = 0; at < bytes; at += wgmma_step_bytes) {
+        for (int at = 0; at < bytes; at += wgmma_step_bytes) {
 #pragma unroll
             for (int g = 0; g < row_groups; ++g) {
                 uint32_t last_a = wgmma_address(region + (own.group + g) * rows);
                 last_a = row_groups == 1 || (steps >> (g * hopper_steps) & 1) ? last_a : z;
                 wgmma_step<E, columns>(sum[g], last_a + (at >> 4), last_b + (at >> 4),
-                                       wgmma_form(hopper_region_log(chunk, hopper_chunk_whole)));
+                                       wgmma_form(hopper_region_log(chunk, begin)));
             }
         }
     }
@@ -165,7 +166,7 @@ SPIRA_DEVICE void hopper_accumulate(const hopper_shared &shared, const hopper_pl
                 wgmma_settle(sum[i]);
             }
         }
-        hopper_accumulate_stages<T, hopper_chunk_whole>(own, true, ring, sum);
+        hopper_accumulate_stages<T, T::shortcut_chunk>(own, true, ring, sum);
     }
 }
 

@@ -49,7 +49,7 @@ using hopper_variant = hopper_traits<E, shortcut && columns == 32 ? 64 : columns
 // floating-point layer, whether residual and output have formats of their own.
 template <typename E, bool shortcut = false, bool mixed = false>
 SPIRA_API status hopper_run(const device_info *gpu, const conv_params &p, cudaStream_t stream) {
-    enum { longer = hopper_chunk_long };
+    enum { longer = hopper_chunk_long(sizeof(E)) };
     if constexpr (sizeof(E) == 2 && !shortcut && !mixed) {
         linear_params linear = {};
         linear.conv = p;
@@ -73,7 +73,7 @@ SPIRA_API status hopper_run(const device_info *gpu, const conv_params &p, cudaSt
                                      : hopper_launch<hopper_variant<E, shortcut, mixed, 64>>;
         break;
     case 3:
-        if (p.chunk_bytes == hopper_chunk_long) {
+        if (p.chunk_bytes == longer) {
             launch = several
                          ? hopper_launch<
                                hopper_variant<E, shortcut, mixed, 96, hopper_several, 1, longer>>

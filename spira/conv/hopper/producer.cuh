@@ -27,8 +27,8 @@ SPIRA_DEVICE bool hopper_job_is_shortcut(const hopper_job<slots, row_groups> &jo
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// Copies the warp's row groups into the region of a stage that begins at byte `begin` of a chunk. A
-// chunk of a shortcut has one region. first: the warp's first row group of the tile.
+// Copies the warp's row groups into the region of a stage that begins at byte `begin` of a chunk.
+// first: the warp's first row group of the tile.
 template <typename T, int chunk, int begin>
 SPIRA_DEVICE void hopper_rows_copy(const conv_params &p, int first,
                                    const hopper_job<hopper_slots(chunk), T::team_row_groups> &job,
@@ -37,11 +37,11 @@ SPIRA_DEVICE void hopper_rows_copy(const conv_params &p, int first,
     enum { log = hopper_region_log(chunk, begin), slots = hopper_slots(chunk) };
     enum { lanes = (1 << log) / conv_lane_bytes };
     const bool of_shortcut = hopper_job_is_shortcut<T::shortcut>(job);
-    if (begin > 0 && of_shortcut) {
+    if (begin >= T::shortcut_chunk && of_shortcut) {
         return;
     }
     const uint32_t region = ring_stage(ring) + (uint32_t)hopper_stage_bytes(T::columns, begin);
-    const int lane = threadIdx.x % 32, bytes = of_shortcut ? hopper_chunk_whole : chunk;
+    const int lane = threadIdx.x % 32, bytes = of_shortcut ? T::shortcut_chunk : chunk;
     const int piece = (job.chunk * bytes + begin) / conv_lane_bytes + lane % lanes;
     const hopper_piece from =
         of_shortcut ? hopper_piece_of<E>(p.shortcut, piece) : hopper_piece_of<E>(p, piece);
@@ -93,11 +93,11 @@ hopper_weights_copy(const conv_params &p, const conv_work &work,
     enum { columns = T::columns, slots = hopper_slots(chunk) };
     const bool of_shortcut = hopper_job_is_shortcut<T::shortcut>(job);
     const char *weights = (const char *)(of_shortcut ? p.shortcut.weights : p.weights);
-    const int bytes = of_shortcut ? hopper_chunk_whole : chunk,
+    const int bytes = of_shortcut ? T::shortcut_chunk : chunk,
               couts = hopper_couts(p.cout, sizeof(typename T::element));
 #pragma unroll
-    for (int begin = 0; begin < chunk; begin += hopper_chunk_whole) {
-        if (begin > 0 && of_shortcut) {
+    for (int begin = 0; begin < chunk; begin += hopper_region_first(chunk)) {
+        if (begin >= T::shortcut_chunk && of_shortcut) {
             return;
         }
         const int log = hopper_region_log(chunk, begin);
@@ -125,8 +125,8 @@ hopper_weights_bytes(const conv_params &p, const conv_work &work,
     uint32_t bytes = 0;
 #pragma unroll
     for (int i = 0; i < hopper_slots(chunk); ++i) {
-        const bool whole = chunk > hopper_chunk_whole && job.entry[i] & hopper_entry_shortcut;
-        bytes += job.entry[i] ? rows * (uint32_t)(whole ? hopper_chunk_whole : chunk) : 0;
+        const bool less = chunk > T::shortcut_chunk && job.entry[i] & hopper_entry_shortcut;
+        bytes += job.entry[i] ? rows * (uint32_t)(less ? T::shortcut_chunk : chunk) : 0;
     }
     return bytes;
 }
@@ -196,8 +196,8 @@ SPIRA_DEVICE void hopper_produce(const conv_params &p, ring_cursor ring) {
                 pdl_wait(); // before the first row of features
             }
             hopper_rows_copy<T, chunk, 0>(p, first, job, ring);
-            if constexpr (chunk > hopper_chunk_whole) {
-                hopper_rows_copy<T, chunk, hopper_chunk_whole>(p, first, job, ring);
+            if constexpr (hopper_region_first(chunk) < chunk) {
+                hopper_rows_copy<T, chunk, hopper_region_first(chunk)>(p, first, job, ring);
             }
             hopper_arrive<own, T::shortcut>(p, ring_full(ring));
             __syncwarp();

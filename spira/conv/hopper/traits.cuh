@@ -8,7 +8,7 @@
 //   hopper_several:
 //             conv_sizes.split of them, and each tile has a cluster of its own
 //   tiles     tiles that a thread block of 64 columns has under way: 1, 2
-//   row       bytes of a row of a stage: 128, or 192 for long chunks (weights.cuh)
+//   row       bytes of a row of a stage: 128, or of long chunks 192, of int8 96 (weights.cuh)
 //   shortcut  the variant adds a fused 1x1x1 shortcut
 //   mixed     residual and output have formats of their own: always in int8
 // The functions serve the host, which chooses a variant at run time; the kernel takes
@@ -32,8 +32,7 @@ enum {
     hopper_several = 8,    // thread blocks that share a tile, at most
     hopper_tile_warps = 8, // consumer warps of such a tile
     hopper_stages_most = 8,
-    hopper_row_group_bytes = wgmma_rows * wgmma_row_most,
-    hopper_steps = 4, // matrix instructions of a row group of a stage: 32 bytes of each row
+    hopper_steps = 4, // bits of a row group in a stage's header
 };
 
 // ---- thread blocks, warpgroups and warps --------------------------------------------------------
@@ -160,8 +159,9 @@ SPIRA_BOTH int hopper_memory_bytes(int columns, int row, int split, int stages) 
            (split == 2 ? hopper_row_groups * hopper_exchange_bytes(columns) : 0);
 }
 
-// The header of a stage: a bit for each step of each row group that has pairs, then whether the
-// stage is the last of its tile (with a shortcut: the last of the offsets, or of the shortcut).
+// The header of a stage: bits of each row group, for each of its offsets that has pairs; then
+// whether the stage is the last of its tile (with a shortcut: the last of the offsets, or of the
+// shortcut).
 enum { hopper_header_last = 1 << hopper_steps * hopper_row_groups };
 
 // Static shared memory.
@@ -215,6 +215,7 @@ struct hopper_traits {
     static constexpr bool early = hopper_producers_start_early(columns, split);
     static constexpr bool halves = hopper_halves(columns) && !shortcut;
     static constexpr int half = halves ? (int)hopper_chunk_half : row;
+    static constexpr int shortcut_chunk = hopper_chunk_shortcut(row);
 
     static constexpr int piece = 32 / (int)sizeof(E); // channels of a piece of the residual
     // Columns that the thread block finishes, or finishes at a time.

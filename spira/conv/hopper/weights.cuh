@@ -17,21 +17,33 @@ namespace spira {
 // ---- chunks of a row ----------------------------------------------------------------------------
 
 // Bytes of a chunk. A stage of 128 bytes a row holds one whole chunk, or the half chunks of two
-// offsets. A long chunk has two regions: 128 bytes of each row, and behind them the last 64.
+// offsets.
 enum { hopper_block = 32 }; // output channels of int8 whose weights are packed together
-enum { hopper_chunk_half = 64, hopper_chunk_whole = wgmma_row_most, hopper_chunk_long = 192 };
+enum { hopper_chunk_half = 64, hopper_chunk_whole = wgmma_row_most };
 
 // The only number of columns that has kernels for long chunks.
 enum { hopper_long_columns = 96 };
 
+// Bytes of a long chunk: it has 96 channels. element: bytes of one
+SPIRA_BOTH constexpr int hopper_chunk_long(int element) {
+    return 96 * element;
+}
+
 // Offsets that share a stage.
 SPIRA_BOTH constexpr int hopper_slots(int chunk) {
-    return chunk < hopper_chunk_whole ? hopper_chunk_whole / chunk : 1;
+    return chunk == hopper_chunk_half ? 2 : 1;
+}
+
+// Bytes of each row in the first region of a chunk. A long chunk has two: behind the first one are
+// half as many bytes of each row.
+SPIRA_BOTH constexpr int hopper_region_first(int chunk) {
+    return chunk % 96 == 0 ? chunk / 3 * 2 : chunk;
 }
 
 // log2 of the bytes of a row in the region that holds a chunk's bytes from `begin` on.
 SPIRA_BOTH constexpr int hopper_region_log(int chunk, int begin) {
-    return chunk - begin < hopper_chunk_whole ? wgmma_row_log_most - 1 : wgmma_row_log_most;
+    const bool whole = hopper_region_first(chunk) == hopper_chunk_whole;
+    return wgmma_row_log_most - (whole ? 0 : 1) - (begin > 0 ? 1 : 0);
 }
 
 SPIRA_BOTH int hopper_pieces(int channels, int element) {
@@ -53,9 +65,21 @@ SPIRA_BOTH int hopper_chunk_bytes(const conv_shape *s) {
         return hopper_chunk_half;
     }
     const bool room = round_up(s->cout, 32) == hopper_long_columns;
-    return room && round_up(bytes, hopper_chunk_long) < round_up(bytes, hopper_chunk_whole)
-               ? hopper_chunk_long
+    const int longer = hopper_chunk_long(numeric_size(s->type));
+    return room && round_up(bytes, longer) < round_up(bytes, hopper_chunk_whole)
+               ? longer
                : hopper_chunk_whole;
+}
+
+// Bytes of a row of a stage.
+SPIRA_BOTH int hopper_stage_row(const conv_shape *s) {
+    const int chunk = hopper_chunk_bytes(s);
+    return chunk == hopper_chunk_half ? hopper_chunk_whole : chunk;
+}
+
+// Bytes of a chunk of a shortcut. row: of a row of a stage
+SPIRA_BOTH constexpr int hopper_chunk_shortcut(int row) {
+    return row < hopper_chunk_whole ? row : hopper_chunk_whole;
 }
 
 // Parts of a row.
@@ -66,7 +90,7 @@ SPIRA_BOTH int hopper_chunks(const conv_shape *s) {
 // Whether a layer can have a fused shortcut. Stages of half chunks hold two offsets, and the
 // shortcut's whole chunks do not fit there.
 SPIRA_BOTH bool hopper_takes_shortcut(const conv_shape *s) {
-    return hopper_chunk_bytes(s) >= hopper_chunk_whole;
+    return hopper_chunk_bytes(s) != hopper_chunk_half;
 }
 
 // Whether a piece belongs to the second source. Then `piece` becomes its number in that source.
@@ -96,7 +120,7 @@ SPIRA_BOTH constexpr int hopper_channel_of(int row) {
 
 // Packed weights [volume, chunks of a row, regions of a chunk, hopper_couts, bytes of a region's
 // row], swizzled as in shared memory (wgmma_place). Returns the number of their pieces of 16 bytes.
-// Channels past the last are zero. chunk: bytes of a chunk; a shortcut always has whole chunks.
+// Channels past the last are zero. chunk: bytes of a chunk (of a shortcut hopper_chunk_shortcut).
 SPIRA_API int64_t hopper_weights(const conv_shape *s, int chunk) {
     return (int64_t)s->volume * ceil_div(hopper_row_bytes(s), chunk) *
            hopper_couts(s->cout, numeric_size(s->type)) * (chunk / conv_lane_bytes);
@@ -116,7 +140,8 @@ SPIRA_KERNEL void __launch_bounds__(256)
     // Offset and chunk. A division in 64 bits would take most of the time.
     const int image = (int)(p.total <= UINT32_MAX ? (uint32_t)i / (uint32_t)size : i / size);
     int at = (int)(i - (int64_t)image * size);
-    const int begin = at * conv_lane_bytes < couts * hopper_chunk_whole ? 0 : hopper_chunk_whole;
+    const int first = hopper_region_first(chunk);
+    const int begin = at * conv_lane_bytes < couts * first ? 0 : first;
     const int log = hopper_region_log(chunk, begin), lanes = (1 << log) / conv_lane_bytes;
     at -= couts * begin / conv_lane_bytes;
     const int out = hopper_channel_of<E>(at / lanes);
