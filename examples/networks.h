@@ -8,6 +8,7 @@
 #define SPIRA_EXAMPLES_NETWORKS_H
 
 #include "detectors.h"
+#include "ptv3.h"
 
 namespace networks {
 
@@ -74,7 +75,7 @@ struct network_sizes {
 static constexpr char network_names[] =
     "MinkUNet42, SparseResNet21, SparseResNet-Large, VoxelBackBone8x,\n"
     "      SpMiddleResNetFHD, BEVFusion, VoxelNeXt, VoxelNeXt-Large, SpUNet-v1m1,\n"
-    "      SpUNet-small";
+    "      SpUNet-small, PTv3-conv";
 
 // Finds a network by name. False if there is none, or if it is given classes and has none: then it
 // has layers. Planning refuses channels and classes that are too many.
@@ -104,6 +105,9 @@ SPIRA_API bool network_make(const char *name, const network_sizes *sizes, networ
         const spunet_sizes small = spunet_small();
         network_spunet(n, &small, sizes->classes ? sizes->classes : 7);
         classes = true;
+    } else if (!strcmp(name, "PTv3-conv")) {
+        const ptv3_sizes full = ptv3_m1();
+        network_ptv3(n, &full);
     } else {
         return false;
     }

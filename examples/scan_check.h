@@ -213,7 +213,48 @@ static spira::status check_one(const job *j, const device_job<W> *d, const resul
     return s;
 }
 
-// Compares the sets' sizes and pairs, then all convolutions, with the host's index `plan`.
+// A norm, by the host loop in fp32 on the rows that the GPU has: only the last rounding, exp and
+// erf differ.
+template <typename W>
+static spira::status check_norm(const job *j, const device_job<W> *d, const result<W> *r, int layer,
+                                double *worst) {
+    const spira::net_layer *l = &j->plan->layers[layer];
+    const spira::net_step *step = &j->plan->step[layer];
+    const float *vectors = j->params + step->params;
+    const int32_t count = r->voxels[step->set];
+    float *in, *residual, *got;
+    SPIRA_TRY(check_fetch(j, d, r, spira::net_number(l->source), &in));
+    SPIRA_TRY(check_fetch(j, d, r, spira::net_number(l->residual), &residual));
+    SPIRA_TRY(check_fetch(j, d, r, layer, &got));
+    spira::norm_args a = {};
+    a.in = a.out = in;
+    a.channels = step->channels;
+    a.type = spira::numeric_f32;
+    a.kind = l->op == spira::net_norm_layer ? spira::norm_layer : spira::norm_rms;
+    a.epsilon = l->epsilon;
+    a.gain = l->norm ? vectors : nullptr;
+    a.shift = l->norm ? vectors + step->channels : nullptr;
+    a.residual = residual;
+    a.act = l->act;
+    a.slope = l->slope;
+    a.count = &count;
+    a.capacity = count ? count : 1;
+    const spira::status s = spira::norm_host(&a);
+    const double eps = spira::numeric_epsilon(step->type);
+    *worst = 0;
+    for (int64_t i = 0; i < (int64_t)count * step->channels; ++i) {
+        const double wanted = in[i];
+        const double ratio = fabs(got[i] - wanted) / (eps * fabs(wanted) + 1e-5);
+        *worst = ratio <= *worst ? *worst : ratio == ratio ? ratio : HUGE_VAL;
+    }
+    free(in);
+    free(residual);
+    free(got);
+    return s;
+}
+
+// Compares the sets' sizes and pairs, then all convolutions and norms, with the host's index
+// `plan`.
 template <typename W>
 static spira::status check_against(const job *j, const prepared<W> *p, const device_job<W> *d,
                                    const spira::net_plan *plan, void *memory, result<W> *r) {
@@ -240,15 +281,19 @@ static spira::status check_against(const job *j, const prepared<W> *p, const dev
     }
     for (int i = 0; i < plan->layer_count; ++i) {
         int m = plan->step[i].map;
+        const spira::net_op op = plan->layers[i].op;
         double worst;
         progress("checking layer", i, plan->layer_count);
-        if (!spira::net_is_conv(&plan->layers[i]) ||
-            j->plan->step[i].fused_into != spira::net_none) {
+        if (op == spira::net_norm_layer || op == spira::net_norm_rms) {
+            SPIRA_TRY(check_norm(j, d, r, i, &worst));
+        } else if (spira::net_is_conv(&plan->layers[i]) &&
+                   j->plan->step[i].fused_into == spira::net_none) {
+            const int32_t *map =
+                m < 0 ? nullptr : (const int32_t *)((char *)memory + plan->map[m].map);
+            SPIRA_TRY(check_one(j, d, r, i, map, &worst));
+        } else {
             continue;
         }
-        SPIRA_TRY(check_one(j, d, r, i,
-                            m < 0 ? nullptr : (const int32_t *)((char *)memory + plan->map[m].map),
-                            &worst));
         ++r->checked;
         if (!(worst <= r->worst)) {
             r->worst = worst;

@@ -16,7 +16,7 @@ static const char *cut_text(const spira::tune_choice *c, char *text, size_t size
 template <typename W>
 static void print_layers(const side::job *job, const side::result<W> *r) {
     const bool tuned = job->plan->device && job->record_count > 0;
-    printf("%-18s %-7s %8s %8s %4s %9s %8s %12s %9s%s\n", "layer", "stride", "in", "out", "K",
+    printf("%-25s %-7s %8s %8s %4s %9s %8s %12s %9s%s\n", "layer", "stride", "in", "out", "K",
            "pairs", "density", "channels", "ms", tuned ? "        cut" : "");
     for (int i = 0; i < job->plan->layer_count; ++i) {
         const spira::net_step *s = &job->plan->step[i];
@@ -32,7 +32,7 @@ static void print_layers(const side::job *job, const side::result<W> *r) {
         } else {
             snprintf(text[1], sizeof text[1], "%d-%d", s->shape.cin, s->channels);
         }
-        printf("%-18s %-7s %8d %8d", l->name, text[0], (int)r->voxels[s->source_set], (int)out);
+        printf("%-25s %-7s %8d %8d", l->name, text[0], (int)r->voxels[s->source_set], (int)out);
         if (spira::net_is_conv(l) || s->map >= 0) {
             printf(" %4d %9lld %8.3f", s->shape.volume, (long long)pairs,
                    out ? (double)pairs / ((double)out * s->shape.volume) : 0.0);

@@ -32,6 +32,14 @@ DEVICE_TEST(gpu_net_minkunet42) {
     }
 }
 
+DEVICE_TEST(gpu_net_ptv3) {
+    network n;
+    network_named("PTv3-conv", &n);
+    int32_t voxels = test_quick() ? 150 : 1000;
+    check_network<uint32_t>(&n, numeric_f16, voxels, voxels + 100, 24);
+    check_network<uint64_t>(&n, numeric_f32, voxels, voxels, 25);
+}
+
 DEVICE_TEST(gpu_net_sparseresnets) {
     network n;
     network_named("SparseResNet21", &n);
