@@ -6,7 +6,7 @@
 #define SPIRA_CONV_GROUP_CUH
 
 #include "conv/group/grad.cuh"
-#include "conv/group/kernel.cuh"
+#include "conv/group/tensor.cuh"
 
 namespace spira {
 
@@ -16,10 +16,12 @@ namespace spira {
 // outputs  args->out; rows from *args->count on are not written
 // errors   groups that do not divide the channels; int8
 // Asynchronous, deterministic, no scratch, one launch. Sums are fp32, in the order of
-// conv_group_host, and rounded once: equal to it, but for silu and gelu.
+// conv_group_host, and rounded once: equal to it, but for silu and gelu, and for groups that tensor
+// cores compute (conv_group_tensor).
 // cost     depthwise: each row is gathered once for each pair, mostly from caches; bound by reading
-//          features and map and writing outputs once. Otherwise a thread for each channel, without
-//          tensor cores: cin / groups multiply-adds for each pair and output channel
+//          features and map and writing outputs once. Tensor cores: products for each fragment of 8
+//          outputs with the offset. Otherwise a thread for each channel: cin / groups multiply-adds
+//          for each pair and output channel
 template <numeric format = numeric_any>
 SPIRA_API status conv_group(const conv_group_args *args, cudaStream_t stream) {
     SPIRA_TRY(conv_group_check(args));
@@ -29,6 +31,14 @@ SPIRA_API status conv_group(const conv_group_args *args, cudaStream_t stream) {
         typedef typename decltype(tag)::element E;
         if (conv_group_depthwise(args->shape)) {
             return group_depthwise_launch<E>(args, stream);
+        }
+        if constexpr (sizeof(E) == 2) {
+            if (conv_group_tensor(args->shape) && wide_aligned(args->in, 16)) {
+                const bool wide = args->shape.cin / args->shape.groups % 32 == 0 &&
+                                  args->shape.cout / args->shape.groups % 32 == 0;
+                return wide ? group_mma_launch<E, 2>(args, stream)
+                            : group_mma_launch<E, 1>(args, stream);
+            }
         }
         return kernel_launch(group_kernel<E>,
                              {(unsigned)blocks, group_threads, stream, "conv_group"}, *args);

@@ -5,8 +5,8 @@
 //   out[o, c] = act((sum + bias[c]) * scale[c] + shift[c] + residual[o, c])
 //
 // Output channel c is of group g = c / (cout / groups), and i counts the input channels of its
-// group. Depthwise: as many groups as channels on both sides. Weights stay fp32 and need no
-// packing: [volume, cin / groups, cout], of a depthwise layer [volume, channels].
+// group. Depthwise: as many groups as channels on both sides. Weights are fp32 and need no packing:
+// [volume, cin / groups, cout], of a depthwise layer [volume, channels].
 //
 // The input gradient is such a convolution, too, of out_grad: with `order` it reads the weights of
 // the layer (conv_weights_order), over the layer's own map or that of the other direction
@@ -53,6 +53,13 @@ struct conv_group_grad_args {
 
 SPIRA_BOTH bool conv_group_depthwise(const conv_group_shape &s) {
     return s.groups == s.cin && s.groups == s.cout;
+}
+
+// Whether tensor cores compute it (on the GPU, from sm_80 on, `in` aligned to 16): then weights are
+// rounded to the format, as those of `conv`.
+SPIRA_BOTH bool conv_group_tensor(const conv_group_shape &s) {
+    return (s.type == numeric_f16 || s.type == numeric_bf16) && s.cin / s.groups % 16 == 0 &&
+           s.cout / s.groups % 16 == 0;
 }
 
 SPIRA_BOTH int64_t conv_group_weights(const conv_group_shape &s) {

@@ -24,7 +24,10 @@ DEVICE_TEST(gpu_group_random) {
     for (const group_wish &w : {group_wish{27, 96, 1, 1, 4000, 15},
                                 {343, 64, 1, 1, 1500, 4},
                                 {3375, 16, 1, 1, 300, 1},
-                                {27, 8, 8, 16, 700, 30}}) {
+                                {27, 8, 8, 16, 700, 30},
+                                {27, 6, 16, 16, 3000, 20},
+                                {27, 2, 64, 32, 900, 30},
+                                {343, 1, 32, 48, 600, 5}}) {
         for (numeric type : {numeric_f16, numeric_f32}) {
             const group_problem p = group_make(&r, w, type);
             group_check(&p, &side);

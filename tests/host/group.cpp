@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/group.cpp: conv_group.h against sums in double, and its kernels, run on the host,
 // against the host loops.
+#include "../support/emulate_mma.h"
 #include "../support/emulate_numeric.h"
 
 #include "../support/groups.h"
@@ -29,6 +30,20 @@ TEST(group_emulated_large_kernel) {
     random_state r = random_make(2);
     const group_problem p = group_make(&r, {3375, 16, 1, 1, 9, 2}, numeric_f16);
     group_check(&p, &by_kernel);
+}
+
+// On tensor cores: more offsets than a warp keeps of the map, several slices and passes.
+TEST(group_emulated_tensor_cores) {
+    random_state r = random_make(5);
+    numeric type = numeric_f16;
+    for (const group_wish &w : {group_wish{2, 1, 16, 16, 530, 40},
+                                {27, 2, 32, 64, 40, 30},
+                                {40, 1, 64, 32, 30, 20},
+                                {40, 2, 48, 16, 20, 50}}) {
+        const group_problem p = group_make(&r, w, type);
+        group_check(&p, &by_kernel);
+        type = type == numeric_f16 ? numeric_bf16 : numeric_f16;
+    }
 }
 
 // The host's weight gradient.

@@ -68,9 +68,10 @@ inline group_problem group_random(random_state *r) {
     group_wish w = {volumes[random_int(r, 0, 5)], 0, 1, 1, 0, random_int(r, 0, 100)};
     w.groups = random_int(r, 0, 1) ? widths[random_int(r, 0, 6)] : random_int(r, 1, 70);
     if (!depthwise) {
-        w.in = random_int(r, 1, 9);
-        w.out = random_int(r, 1, 9);
-        w.groups = w.groups % 12 + 1;
+        const bool tensor = random_int(r, 0, 3) == 0;
+        w.in = tensor ? 16 * random_int(r, 1, 4) : random_int(r, 1, 9);
+        w.out = tensor ? 16 * random_int(r, 1, 4) : random_int(r, 1, 9);
+        w.groups = w.groups % (tensor ? 3 : 12) + 1;
     }
     w.outputs = random_int(r, 0, w.volume > 30 ? 30 : 150);
     return group_make(r, w, (numeric)random_int(r, numeric_f32, numeric_bf16));
@@ -145,6 +146,11 @@ inline std::vector<float> group_run_grad(const group_problem *p, const group_sid
 // ---- results in double --------------------------------------------------------------------------
 // Written as sums over dense weights [volume, cin, cout], which are 0 between groups.
 
+// Weights of tensor cores are rounded, but where rows are not aligned.
+inline bool group_tensor(const group_problem *p) {
+    return spira::conv_group_tensor(p->shape) && !p->offset;
+}
+
 inline double group_dense_weight(const group_problem *p, int k, int i, int c) {
     using namespace spira;
     const conv_group_shape &s = p->shape;
@@ -152,11 +158,12 @@ inline double group_dense_weight(const group_problem *p, int k, int i, int c) {
     if (i / in != c / out) {
         return 0;
     }
-    if (p->order == conv_weights_own) {
-        return p->weight[(size_t)((k * in + i % in) * s.cout + c)];
-    }
-    k = p->order == conv_weights_of_layer ? k : s.volume - 1 - k;
-    return p->weight[(size_t)((k * out + c % out) * s.cin + i)]; // of the layer [k, out, cin]
+    const int mirrored = p->order == conv_weights_of_layer_mirrored ? s.volume - 1 - k : k;
+    const float weight =
+        p->weight[(size_t)(p->order == conv_weights_own
+                               ? (k * in + i % in) * s.cout + c
+                               : (mirrored * out + c % out) * s.cin + i)]; // [k, out, cin]
+    return group_tensor(p) ? numeric_operand(s.type, weight) : weight;
 }
 
 // Within the bounds of sums in fp32 and of one rounding.
@@ -218,8 +225,8 @@ inline bool group_judge_grad(const group_problem *p, const std::vector<float> &g
 
 // ---- checks -------------------------------------------------------------------------------------
 
-// The outputs are good, and those of the host loop to the bit; gradients are good, and the same
-// again.
+// The outputs are good, and those of the host loop to the bit, but for those of tensor cores; these
+// and gradients are the same again.
 inline void group_check(const group_problem *p, const group_side *side) {
     using namespace spira;
     const group_side host = {&memory_host, conv_group_host, nullptr};
@@ -231,7 +238,7 @@ inline void group_check(const group_problem *p, const group_side *side) {
     reference_store(p->shape.type, (const float *)wanted.data(),
                     (int64_t)(wanted.size() / sizeof(float)), rounded.data());
     CHECK(group_judge(p, out));
-    CHECK(out == rounded);
+    CHECK(out == (group_tensor(p) ? group_run(p, side) : rounded));
     const std::vector<float> grad = group_run_grad(p, side);
     CHECK(group_judge_grad(p, grad));
     CHECK(group_run_grad(p, side) == grad);

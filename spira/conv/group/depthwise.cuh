@@ -167,16 +167,15 @@ SPIRA_DEVICE void group_list_add(const conv_group_args &a, const group_pair *lis
     }
 }
 
-// Finishes channels c .. c + 3 of an output.
-template <typename E, bool wide>
-SPIRA_DEVICE void group_store(const conv_group_args &a, int row, int c, float4 sum) {
+// What conv_output_store reads. wide: rows of the outputs are aligned to 4 elements.
+SPIRA_DEVICE conv_params group_output_params(const conv_group_args &a, bool wide) {
     conv_params p = {};
     p.epilogue = a.epilogue;
     p.residual = a.epilogue.residual;
     p.out = a.out;
     p.cout = a.shape.cout;
     p.wide_out = wide;
-    conv_output_store<E>(p, conv_output_of(p, c), row, sum);
+    return p;
 }
 
 // Bytes of the lists of a warp.
@@ -216,7 +215,8 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, 4)
             group_list_add<E, wide>(a, pair + start, item < items ? pairs : 0, c, sum);
         }
         if (item < items) {
-            group_store<E, wide>(a, begin + row, c, sum);
+            const conv_params p = group_output_params(a, wide);
+            conv_output_store<E>(p, conv_output_of(p, c), begin + row, sum);
         }
     }
 }
