@@ -50,17 +50,17 @@ static spira::status sets_measure(levels_job<W> *j) {
     for (int64_t room = 2 * (int64_t)wide.voxels + 64; room < INT32_MAX / 2; room *= 2) {
         int32_t voxels[spira::net_sets_max];
         std::fill(voxels, voxels + spira::net_sets_max, (int32_t)room);
-        spira::net_capacities(j->plan, voxels, j->net->layers);
+        side::capacities_set(j->plan, voxels, j->net);
         spira::device_status trouble = {};
         void *memory = nullptr;
         const spira::status made = sets_make(j, &wide, &memory, &trouble);
         for (int s = 1; s < j->plan->sets && !spira::status_failed(made); ++s) {
-            const int32_t count = *spira::net_voxels(j->plan, s, j->run.input, memory).count;
-            voxels[s] = count ? count : 1;
+            const int32_t *count = spira::net_voxels(j->plan, s, j->run.input, memory).count;
+            voxels[s] = j->plan->set[s].stage ? voxels[s] : *count ? *count : 1;
         }
         free(memory);
         SPIRA_TRY(made);
-        spira::net_capacities(j->plan, voxels, j->net->layers);
+        side::capacities_set(j->plan, voxels, j->net);
         if (!(trouble.flags & spira::device_flag_capacity)) {
             return spira::device_status_read(&trouble);
         }

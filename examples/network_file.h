@@ -6,7 +6,10 @@
 //   input channels=4 extent=1440,1440,41 batch=1
 //   conv name=stem source=input channels=16 size=3,3,3 norm act=relu
 //   conv name=down source=stem channels=32 size=3,3,3 stride=2,2,2 padding=1,1,1 rule=expand norm
-//   dense name=map source=down
+//   norm_layer name=ln source=down epsilon=1e-5 norm
+//   conv name=logits source=ln channels=8 size=1,1,1 bias
+//   children name=finer source=ln source2=logits capacity=200000
+//   dense name=map source=finer
 //
 // A line is a layer: its operation, then members of net_layer by their names. Sources are "input"
 // or names of lines above. extent and batch may be missing: then scenes of any extent are taken.
@@ -36,17 +39,17 @@ struct network_text {
         }                                                                                          \
     } while (0)
 
-// Reads `count` integers from 0 on, which commas separate.
+// Reads `count` integers from 0 to `most`, which commas separate.
 static inline spira::status network_ints(const network_text *t, const char *key, const char *value,
-                                         int count, int *numbers) {
+                                         int count, int *numbers, int most = 1 << 20) {
     const char *at = value;
     for (int i = 0; i < count; ++i) {
         char *end;
         const long number = strtol(at, &end, 10);
-        const bool good = end > at && *at != ' ' && number >= 0 && number <= 1 << 20;
+        const bool good = end > at && *at != ' ' && number >= 0 && number <= most;
         NETWORK_REQUIRE(good && *end == (i + 1 < count ? ',' : 0), t,
-                        "%s=%s: %d numbers from 0 to 1048576, with commas, are needed", key, value,
-                        count);
+                        "%s=%s: %d numbers from 0 to %d, with commas, are needed", key, value,
+                        count, most);
         numbers[i] = (int)number;
         at = end + 1;
     }
@@ -86,12 +89,15 @@ static inline int network_word(const char *word, const char *const *words) {
 static inline spira::status network_member(const network_text *t, const char *key,
                                            const char *value, spira::net_layer *l) {
     static const char *const acts[] = {"none", "relu", "leaky", "silu", "gelu", nullptr};
-    static const char *const rules[] = {"floor", "expand", nullptr};
+    static const char *const rules[] = {"floor", "expand", "generate", nullptr};
     const struct {
         const char *key;
         bool *to;
-    } flags[] = {
-        {"transposed", &l->transposed}, {"bias", &l->bias}, {"norm", &l->norm}, {"keep", &l->keep}};
+    } flags[] = {{"transposed", &l->transposed},
+                 {"bias", &l->bias},
+                 {"norm", &l->norm},
+                 {"keep", &l->keep},
+                 {"or_equal", &l->or_equal}};
     for (const auto &flag : flags) {
         if (!strcmp(key, flag.key)) {
             NETWORK_REQUIRE(!*value, t, "%s has no value", key);
@@ -102,7 +108,11 @@ static inline spira::status network_member(const network_text *t, const char *ke
     const struct {
         const char *key;
         spira::net_source *to;
-    } sources[] = {{"source", &l->source}, {"source2", &l->source2}, {"residual", &l->residual}};
+    } sources[] = {{"source", &l->source},
+                   {"source2", &l->source2},
+                   {"source3", &l->source3},
+                   {"source4", &l->source4},
+                   {"residual", &l->residual}};
     for (const auto &source : sources) {
         if (!strcmp(key, source.key)) {
             return network_source(t, key, value, source.to);
@@ -120,8 +130,21 @@ static inline spira::status network_member(const network_text *t, const char *ke
             return network_triple(t, key, value, triple.to);
         }
     }
-    if (!strcmp(key, "channels")) {
-        return network_ints(t, key, value, 1, &l->channels);
+    const struct {
+        const char *key;
+        int32_t *to;
+    } ints[] = {{"channels", &l->channels},
+                {"groups", &l->groups},
+                {"channel", &l->channel},
+                {"most", &l->most},
+                {"repeat", &l->repeat}};
+    for (const auto &one : ints) {
+        if (!strcmp(key, one.key)) {
+            return network_ints(t, key, value, 1, one.to);
+        }
+    }
+    if (!strcmp(key, "capacity")) {
+        return network_ints(t, key, value, 1, &l->capacity, INT32_MAX / 2);
     }
     if (!strcmp(key, "act") || !strcmp(key, "rule")) {
         const bool act = *key == 'a';
@@ -131,11 +154,15 @@ static inline spira::status network_member(const network_text *t, const char *ke
         l->rule = act ? l->rule : (spira::net_rule)found;
         return spira::status_success();
     }
-    NETWORK_REQUIRE(!strcmp(key, "slope"), t, "%s is no member of a layer", key);
+    float *const to = !strcmp(key, "slope")       ? &l->slope
+                      : !strcmp(key, "epsilon")   ? &l->epsilon
+                      : !strcmp(key, "threshold") ? &l->threshold
+                                                  : nullptr;
+    NETWORK_REQUIRE(to, t, "%s is no member of a layer", key);
     char *end;
-    l->slope = strtof(value, &end);
-    NETWORK_REQUIRE(end > value && !*end && spira::float_is_finite(l->slope), t,
-                    "slope=%s is no number", value);
+    *to = strtof(value, &end);
+    NETWORK_REQUIRE(end > value && !*end && spira::float_is_finite(*to), t, "%s=%s is no number",
+                    key, value);
     return spira::status_success();
 }
 
@@ -175,7 +202,8 @@ static inline spira::status network_take_input(const network_text *t, char **at)
 // Takes the line of a layer.
 static inline spira::status network_take_layer(const network_text *t, const char *op, char **at) {
     static const char *const ops[] = {"conv",  "pool_max", "pool_average", "join",
-                                      "dense", "product",  nullptr};
+                                      "dense", "product",  "norm_layer",   "norm_rms",
+                                      "prune", "children", "group",        nullptr};
     network *n = t->n;
     const int known = network_word(op, ops);
     NETWORK_REQUIRE(known >= 0, t, "%s is no operation", op);
@@ -183,7 +211,8 @@ static inline spira::status network_take_layer(const network_text *t, const char
                     (int)spira::net_layers_max);
     spira::net_layer l = {};
     l.op = (spira::net_op)known;
-    if (l.op == spira::net_conv || l.op == spira::net_pool_max || l.op == spira::net_pool_average) {
+    if (l.op == spira::net_conv || l.op == spira::net_pool_max || l.op == spira::net_pool_average ||
+        l.op == spira::net_group) {
         l.stride = l.dilation = spira::triple_make(1, 1, 1);
     }
     const char *name = "";

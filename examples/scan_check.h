@@ -308,6 +308,8 @@ static spira::status check_against(const job *j, const prepared<W> *p, const dev
 template <typename W>
 static spira::status check_layers(const job *j, const prepared<W> *p, const device_job<W> *d,
                                   result<W> *r) {
+    SPIRA_REQUIRE(!j->plan->stages, spira::status_unsupported,
+                  "check (sets follow from features: use --no-check)", 0);
     spira::net_plan *plan = (spira::net_plan *)malloc(sizeof *plan);
     spira::net_limits limits = j->plan->limits;
     limits.type = spira::numeric_f32;

@@ -479,10 +479,22 @@ static spira::status measure_plan(const spira::net_plan *plan, const prepared<W>
     run.bytes = plan->workspace_bytes;
     SPIRA_TRY(spira::net_sets_host(plan, &run));
     for (int s = 1; s < plan->sets; ++s) {
-        voxels[s] = *spira::net_voxels(plan, s, run.input, memory).count;
-        voxels[s] = voxels[s] ? voxels[s] : 1;
+        if (!plan->set[s].stage) {
+            voxels[s] = *spira::net_voxels(plan, s, run.input, memory).count;
+            voxels[s] = voxels[s] ? voxels[s] : 1;
+        }
     }
     return spira::device_status_read(&trouble);
+}
+
+// Gives the layers the capacities of their sets. Sets that follow from features keep those that
+// they were planned with: only a run counts them.
+static inline void capacities_set(const spira::net_plan *plan, int32_t *voxels,
+                                  networks::network *net) {
+    for (int s = 1; s < plan->sets; ++s) {
+        voxels[s] = plan->set[s].stage ? plan->set[s].capacity : voxels[s];
+    }
+    spira::net_capacities(plan, voxels, net->layers);
 }
 
 template <typename W>
@@ -507,14 +519,14 @@ static spira::status measure_sets(const job *j, const prepared<W> *p,
     enum { growth = 32 };
     std::fill(voxels, voxels + spira::net_sets_max, 0);
     SPIRA_TRY(spira::net_plan_sets(j->net->layers, j->net->count, limits, false, j->plan));
-    spira::net_capacities(j->plan, voxels, j->net->layers);
+    capacities_set(j->plan, voxels, j->net);
     spira::status s = measure_within(j, p, limits, voxels);
     if (s.code == spira::status_capacity && limits->voxels <= INT32_MAX / growth) {
         std::fill(voxels, voxels + spira::net_sets_max, limits->voxels * growth);
-        spira::net_capacities(j->plan, voxels, j->net->layers);
+        capacities_set(j->plan, voxels, j->net);
         s = measure_within(j, p, limits, voxels);
     }
-    spira::net_capacities(j->plan, voxels, j->net->layers);
+    capacities_set(j->plan, voxels, j->net);
     return s;
 }
 

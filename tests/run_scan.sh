@@ -112,6 +112,44 @@ says '--voxel does not take -1'
 run 2 --frobnicate
 says "--frobnicate: no such option"
 
+# Layers of a file: norms, groups, children, pruning, and a set that a kernel generates.
+awk 'BEGIN { for (i = 0; i < 400; ++i) print i % 20 * 0.1, int(i / 20) * 0.1, i % 7 * 0.1 }' >"$folder/s.xyz"
+cat >"$folder/grow.layers" <<'E'
+spira layers 1
+input channels=4
+conv name=down source=input channels=16 size=2,2,2 stride=2,2,2 norm
+norm_layer name=norm source=down epsilon=1e-5 norm act=silu
+group name=each source=norm channels=16 groups=16 size=3,3,3 bias residual=down
+conv name=logits source=each channels=8 size=1,1,1
+children name=all source=each source2=logits threshold=-1e9 or_equal capacity=3200
+norm_rms name=rms source=all epsilon=1e-6
+conv name=score source=rms channels=2 size=3,3,3
+conv name=wide source=each channels=4 size=3,3,3 stride=2,2,2 transposed rule=generate
+prune name=some source=rms source2=score channel=1 most=33
+conv name=last source=some channels=8 size=3,3,3 bias
+E
+small="--scan $folder/s.xyz --voxel 0.1 --net $folder/grow.layers"
+run 0 $small
+says 'output: [33 voxels, 8]'
+run 0 $small --layers
+sum=$(awk '$1 == "down" { down = $4 } $1 == "all" { all = $4 } $1 == "wide" { wide = $4 }
+           END { print (all == 8 * down && wide > all) }' "$folder/said")
+[ "$sum" = 1 ]
+judge 'the children of all voxels, and what a kernel of 3 generates' $?
+fault() { # a line, then what is said of it
+    { head -n 4 "$folder/grow.layers" && echo "$1"; } >"$folder/fault.layers"
+    run 1 --scan "$folder/s.xyz" --voxel 0.1 --net "$folder/fault.layers"
+    says "$2"
+}
+fault 'prune name=p source=norm' 'layer p: source2 (there are no scores)'
+fault 'children name=c source=norm repeat=-1' 'line 5: repeat=-1: 1 numbers from 0 to 1048576'
+fault 'conv name=c source=norm channels=4 size=3,3,3 rule=grow' 'line 5: rule=grow is not known'
+fault 'norm_layer name=n source=norm epsilon=' 'line 5: epsilon= is no number'
+fault 'norm_layer name=n source=norm' 'layer n: epsilon (above 0)'
+fault 'conv name=c source=norm channels=4 size=1,1,1 groups=2' 'layer c: groups'
+fault 'group name=g source=norm channels=4 groups=3 size=3,3,3' 'layer g'
+fault 'generate name=g source=norm' 'line 5: generate is no operation'
+
 rm "$folder/scan.png"
 # A shape that grows: its sets are those of the rule, or it fails.
 scan=$generate
