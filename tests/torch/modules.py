@@ -6,6 +6,7 @@
 from collections import OrderedDict
 from functools import partial
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -144,6 +145,128 @@ def test_transposed():
     f, i, count = spconv.pad(x.features, x.indices, len(x.indices) + 5)
     raises(NotImplementedError, "capacity mode", lambda: up(spconv.SparseConvTensor(
         f, i, x.spatial_shape, x.batch_size, count=count)))
+
+
+def test_transposed_by_a_loop():
+    """spconv's rule, i * stride - padding + tap within its extent, by a loop over taps; sizes,
+    strides and paddings of each axis by themselves."""
+    random = torch.Generator().manual_seed(11)
+    for _ in range(40):
+        draw = lambda lo, hi: torch.randint(lo, hi + 1, (3,), generator=random).tolist()
+        size, stride, shape = draw(1, 4), draw(1, 3), draw(3, 7)
+        padding = [min(p, (k + 1) // 2) for p, k in zip(draw(0, 2), size)]
+        more = [min(m, s - 1) for m, s in zip(draw(0, 2), stride)]
+        net = spconv.SparseConvTranspose3d(2, 3, size, stride, padding, output_padding=more,
+                                           bias=False).to(DEVICE)
+        x, _ = Scene(shape, rows=20, channels=2).tensor(spconv)
+        extent = [(n - 1) * s - 2 * p + k + m for n, s, p, k, m in
+                  zip(shape, stride, padding, size, more)]
+        weight, sums = net.weight.detach().double().cpu().numpy(), {}
+        for row, features in zip(x.indices.tolist(), x.features.detach().double().cpu().numpy()):
+            for tap in np.ndindex(*size):
+                at = [i * s - p + t for i, s, p, t in zip(row[1:], stride, padding, tap)]
+                if all(0 <= a < n for a, n in zip(at, extent)):
+                    key = (row[0], *at)
+                    sums[key] = sums.get(key, 0) + weight[:, tap[0], tap[1], tap[2]] @ features
+        y = net(x)
+        assert y.spatial_shape == extent and len(y.indices) == len(sums)
+        for row, value in zip(y.indices.tolist(), y.features.detach().double().cpu().numpy()):
+            assert np.abs(value - sums[tuple(row)]).max() < 1e-5
+
+
+def test_groups():
+    """Against layers without groups that have zeros between the groups."""
+    make = {"SubMConv3d": ((8, 4, 3), {}), "SparseConv3d": ((8, 4, 3, 2), dict(padding=1)),
+            "SparseConvTranspose3d": ((8, 4, 3, 2), {}), "SubMConv2d": ((8, 8, 3), {}),
+            "SubMConv1d": ((8, 8, 5), {})}
+    for keep in (False, True):
+        spira.layers.keep_duplicates = keep
+        try:
+            for name, (sizes, options) in make.items():
+                if keep and "Transpose" in name:
+                    continue
+                compare_groups(name, sizes, options, keep)
+        finally:
+            spira.layers.keep_duplicates = False
+    pointwise = spconv.SubMConv3d(8, 6, 1, groups=2)
+    assert pointwise.weight.shape == (6, 1, 1, 1, 4) and "groups=2" in repr(pointwise)
+    compare_groups("SubMConv3d", (8, 6, 1), {}, False)
+
+
+def compare_groups(name, sizes, options, twice):
+    groups = 2
+    some = getattr(spconv, name)(*sizes, groups=groups, **options).to(DEVICE)
+    all = getattr(spconv, name)(*sizes, **options).to(DEVICE)
+    scene = Scene((17, 20, 9)[:some.ndim], channels=8, rows=60)
+    results = []
+    with torch.no_grad():
+        parts = some.weight.chunk(groups)
+        whole = torch.cat([nn.functional.pad(p, (4 * g, 4 * (1 - g))) for g, p in enumerate(parts)])
+        all.bias.copy_(some.bias)
+        if all.conv1x1: # its numbers are [cin, cout] in memory
+            whole = whole.flatten(1).t().reshape(whole.shape)
+        all.weight.copy_(whole)
+    for net in (some, all):
+        f = scene.features.float().to(DEVICE).requires_grad_()
+        i = scene.indices.to(DEVICE)
+        rows = torch.arange(len(i) + 3 * twice, device=DEVICE) % len(i) # the first ones once more
+        y = net(spconv.SparseConvTensor(f[rows], i[rows], scene.shape, 2))
+        torch.manual_seed(3)
+        y.features.backward(torch.randn(y.features.shape).to(DEVICE))
+        results.append((y.features, f.grad, net.bias.grad))
+    for a, b in zip(*results):
+        close(a, b, 2e-5, name)
+    own = all.weight.grad
+    if not all.conv1x1:
+        cut = torch.cat([p[..., 4 * g:4 * g + 4] for g, p in enumerate(own.chunk(groups))])
+        close(some.weight.grad, cut, 2e-5, name + ", gradient of the weight")
+
+
+def test_voxels_that_features_choose():
+    """prune, largest, subdivide and to_children in the user's order of rows, between layers."""
+    scene = Scene(channels=16)
+    x, leaf = scene.tensor(spconv)
+    score = x.features[:, 3].detach()
+    y = spconv.prune(x, score, 0.5)
+    kept = score > 0.5
+    order = spconv.sort_rows(x.indices[kept], x.spatial_shape)
+    assert torch.equal(y.indices, x.indices[kept][order])
+    assert torch.equal(y.features, x.features[kept][order]) and y.indice_dict == {}
+    y.features.sum().backward()
+    assert torch.equal(leaf.grad, kept.float()[:, None].expand_as(leaf))
+    best = spconv.largest(x, score, 9)
+    for b in range(scene.batch):
+        here = x.indices[:, 0] == b
+        assert torch.equal(score[best & here].sort().values, score[here].sort().values[-9:])
+    z = spconv.subdivide(x, x.features[:, :8])
+    rows, s = (x.features[:, :8] > 0).nonzero(as_tuple=True)
+    children = x.indices[rows]
+    children[:, 1:] = 2 * children[:, 1:] + torch.stack([s >> 2, s >> 1 & 1, s & 1], 1)
+    order = spconv.sort_rows(children, z.spatial_shape)
+    assert z.spatial_shape == [2 * n for n in x.spatial_shape]
+    assert torch.equal(z.indices, children[order])
+    expected = x.features.unflatten(1, (8, -1))[rows, s][order]
+    assert torch.equal(z.features, expected)
+    skip = spconv.to_children(x, z, 3)
+    assert torch.equal(skip.features, expected.repeat_interleave(3, 1))
+    net = spconv.SubMConv3d(2, 4, 3).to(DEVICE)
+    assert net(z).coordinates() is z.coordinates() # and maps of their own
+    assert len(spconv.subdivide(spconv.prune(x, score, 99.0)).features) == 0
+    again = spconv.prune(spconv.subdivide(z.replace_feature(z.features.repeat(1, 4))),
+                         torch.ones(8 * len(z.indices), device=DEVICE).bool())
+    assert len(again.features) == 8 * len(z.indices)
+    f, i, count = spconv.pad(x.features, x.indices, len(score) + 9)
+    loose = spconv.SparseConvTensor(f, i, x.spatial_shape, 2, count=count.to(DEVICE))
+    w = spconv.prune(loose, f[:, 3].detach(), 0.5)
+    w.check()
+    assert int(w.count) == len(y.features) and torch.equal(w.features[:len(y.features)], y.features)
+    short = spconv.prune(loose, f[:, 3].detach(), 0.5, capacity=5)
+    raises(ValueError, "capacity", short.check)
+    raises(ValueError, "children", lambda: spconv.to_children(y, z))
+    raises(ValueError, "choice", lambda: spconv.prune(x, score[1:]))
+    raises(ValueError, "choice: a NaN", lambda: spconv.prune(x, score * torch.nan))
+    x2, _ = Scene((17, 20)).tensor(spconv)
+    raises(NotImplementedError, "three axes", lambda: spconv.subdivide(x2))
 
 
 def test_pooling():
@@ -709,7 +832,8 @@ def test_bad_tensors():
 
 
 def test_bad_layers():
-    raises(NotImplementedError, "groups", lambda: spconv.SubMConv3d(4, 4, 3, groups=2))
+    raises(ValueError, "groups: 3", lambda: spconv.SubMConv3d(4, 4, 3, groups=3))
+    raises(ValueError, "groups: 2", lambda: spconv.SubMConv3d(4, 5, 3, groups=2))
     raises(ValueError, "kernel_size", lambda: spconv.SubMConv3d(4, 4, 2))
     raises(ValueError, "kernel_size", lambda: spconv.SubMConv3d(4, 4, (3, 3)))
     raises(ValueError, "kernel_size", lambda: spconv.SparseConv3d(4, 4, 17))

@@ -112,6 +112,107 @@ class ReducingUNet(cases.Network):
         return self.last(z)
 
 
+class GrowingBlock(nn.Module):
+    """A ConvNeXt block of TRELLIS.2's decoder."""
+
+    def __init__(self, library, channels):
+        super().__init__()
+        self.conv = library.SubMConv3d(channels, channels, 3, padding=1)
+        self.norm = nn.LayerNorm(channels, eps=1e-6)
+        self.mlp = nn.Sequential(nn.Linear(channels, 4 * channels), nn.SiLU(),
+                                 nn.Linear(4 * channels, channels))
+
+    def forward(self, x):
+        return x.replace_feature(x.features + self.mlp(self.norm(self.conv(x).features)))
+
+
+class GrowingStep(nn.Module):
+    """Its up-block: logits make the children, and channels become space."""
+
+    def __init__(self, library, channels, width):
+        super().__init__()
+        self.library, self.width = library, width
+        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
+        self.conv1 = library.SubMConv3d(channels, 8 * width, 3, padding=1)
+        self.conv2 = library.SubMConv3d(width, width, 3, padding=1)
+        self.to_subdiv = nn.Linear(channels, 8)
+        self.repeat = 8 * width // channels
+
+    def forward(self, x, target=None):
+        logits = self.to_subdiv(x.features)
+        h = x.replace_feature(nn.functional.silu(self.norm1(x.features)))
+        y = self.library.subdivide(self.conv1(h), logits if target is None else target)
+        skip = self.library.to_children(x, y, self.repeat)
+        h = nn.functional.layer_norm(y.features, (self.width,), eps=1e-6)
+        h = self.conv2(y.replace_feature(nn.functional.silu(h)))
+        return h.replace_feature(h.features + skip.features), logits
+
+
+class Growing(nn.Module):
+    """TRELLIS.2's shape decoder with its names, small: sets follow from logits, in training from
+    the target. Returns the voxels with 7 numbers each, and the logits of each step."""
+
+    def __init__(self, library, latent=8, widths=(32, 16, 8)):
+        super().__init__()
+        self.from_latent = nn.Linear(latent, widths[0])
+        self.blocks = nn.ModuleList()
+        for level, width in enumerate(widths):
+            parts = [GrowingBlock(library, width)]
+            if level + 1 < len(widths):
+                parts.append(GrowingStep(library, width, widths[level + 1]))
+            self.blocks.append(nn.ModuleList(parts))
+        self.output_layer = nn.Linear(widths[-1], 7)
+
+    def forward(self, x, rule=None):
+        x, logits = x.replace_feature(self.from_latent(x.features)), []
+        for block, *step in self.blocks:
+            x = block(x)
+            if step:
+                x, made = step[0](x, rule and rule(x.indices))
+                logits.append((made, x.indices))
+        h = nn.functional.layer_norm(x.features, x.features.shape[1:], eps=1e-5)
+        return x.replace_feature(self.output_layer(h)), logits
+
+
+def half_of_the_children(indices):
+    """bool [voxels, 8], whatever the order of the voxels."""
+    number = (indices[:, 1:].long() * indices.new_tensor([31, 17, 7]).long()).sum(1) + indices[:, 0]
+    return (number[:, None] * 5 + torch.arange(8, device=indices.device) * 3) % 7 > 3
+
+
+def test_growing_decoder():
+    """A decoder whose sets follow from logits, or from a target: forward, loss and all gradients
+    against plain PyTorch in double; and the same in capacity mode."""
+    scene = Scene((6, 5, 4), rows=40, channels=8)
+    for rule in (None, half_of_the_children):
+        ours, judge = cases.twins(Growing, spconv, reference)
+        results = []
+        for net, library, options in ((ours, spconv, ()), (judge, reference, (torch.float64, "cpu"))):
+            x, leaf = scene.tensor(library, *options)
+            y, logits = net(x, rule)
+            loss = y.features.square().sum() / len(y.features)
+            at = x.indices
+            for made, children in logits: # the target: a loss that no set depends on
+                loss = loss + 0.1 * nn.functional.binary_cross_entropy_with_logits(
+                    made, half_of_the_children(at).to(made))
+                at = children
+            loss.backward()
+            results.append((y, loss, leaf.grad))
+        (y, loss, grad), (judged, expected, wanted) = results
+        cases.close_voxels(y, judged, 1e-4)
+        assert y.spatial_shape == [24, 20, 16] and len(y.indices) > 2 * len(scene.indices)
+        close(loss, expected, 1e-5, "loss")
+        close(grad, wanted, 1e-3, "gradient of the latents")
+        cases.close_parameters(ours, judge, 1e-3, 0)
+        x, _ = scene.tensor(spconv)
+        f, i, count = spconv.pad(x.features, x.indices, len(x.indices) + 7)
+        z, _ = ours(spconv.SparseConvTensor(f, i, scene.shape, scene.batch,
+                                            count=count.to(DEVICE)), rule)
+        z.check()
+        assert int(z.count) == len(y.indices) and torch.equal(z.indices[:len(y.indices)], y.indices)
+        close(z.features[:len(y.indices)], y.features, 1e-5, "capacity mode")
+
+
 def test_models():
     for make, shape in ((PillarPyramid, (37, 45)), (FlatPyramid, (19, 26, 31)),
                         (ReducingUNet, (19, 26, 31))):

@@ -83,31 +83,38 @@ CASES = (
 )
 
 
-def run(case, features, weight, bias):
+def without_groups(weight, groups):
+    """The weight of a layer without groups that computes the same: zeros between the groups."""
+    cin = weight.shape[-1]
+    return torch.cat([torch.nn.functional.pad(part, (g * cin, (groups - 1 - g) * cin))
+                      for g, part in enumerate(weight.chunk(groups))])
+
+
+def run(case, features, weight, bias, groups):
     """Output and gradients of a layer, and those of the reference with the sums of |terms|."""
     leaves = [leaf(t) for t in (features, weight, bias)]
-    out = spira.conv(*leaves, case.map)
+    out = spira.conv(*leaves, case.map, groups)
     grad = random_like(out.shape, 5, features.dtype)
     out.backward(grad.to(DEVICE))
     results = [out.detach(), *(t.grad for t in leaves)]
     expected = []
     for change in (lambda t: t, torch.abs):
         doubles = [change(t.double()).requires_grad_() for t in (features, weight, bias)]
-        y = reference.conv(*doubles, case.taps)
+        y = reference.conv(doubles[0], without_groups(doubles[1], groups), doubles[2], case.taps)
         y.backward(change(grad.double()))
         expected.append([y.detach(), *(t.grad for t in doubles)])
     return results, *expected
 
 
-def compare(case, cin, cout, type, weight_type=None):
+def compare(case, cin, cout, type, weight_type=None, groups=1):
     features = random_like((case.inputs, cin), 1, type)
-    weight = random_like((cout, *case.size, cin), 2, weight_type or type)
+    weight = random_like((cout, *case.size, cin // groups), 2, weight_type or type)
     if type == torch.float16 or type == torch.bfloat16:  # the product's operands are rounded
         weight = weight.to(type).to(weight_type or type)
     bias = random_like((cout,), 3, weight_type or type)
     names = ("output", "gradient of features", "gradient of weight", "gradient of bias")
     given = (type, type, weight.dtype, bias.dtype)
-    for name, own, value, expected, scale in zip(names, given, *run(case, features, weight, bias)):
+    for name, own, value, expected, scale in zip(names, given, *run(case, features, weight, bias, groups)):
         assert value.dtype == own, f"{name}: {value.dtype}, not {own}"
         close(value, expected, scale, own, name)
 
@@ -215,6 +222,167 @@ def test_sets_with_capacities():
     raises("duplicate", twice.check)
 
 
+# ---- sets from features -------------------------------------------------------------------------
+
+# x, y, z of the voxels A to F whose subsets and children were worked out by hand.
+SIX = ((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 0, 0), (1, 1, 1), (3, 2, 0))
+
+
+def set_of(voxels, extent, batch=1):
+    """The set of x, y, z or batch, x, y, z."""
+    rows = [(v[0] if len(v) == 4 else 0, *reversed(v[-3:])) for v in voxels]
+    return spira.voxel_set(torch.tensor(rows, dtype=torch.int32, device=DEVICE).reshape(-1, 4),
+                           (extent,) * 3, batch)
+
+
+def xyz(voxels):
+    return [tuple(reversed(v[1:])) for v in voxels.indices().tolist()]
+
+
+def test_sets_from_features_worked_out():
+    voxels = set_of(SIX, 4)
+    values = torch.arange(1.0, 7, device=DEVICE).unsqueeze(1)
+    kept, taken = spira.prune(voxels, torch.tensor([1, 0, 1, 1, 0, 1], device=DEVICE).bool())
+    assert xyz(kept) == [SIX[i] for i in (0, 2, 3, 5)]
+    assert taken.take(values).flatten().tolist() == [1, 3, 4, 6]
+    none = [-1.0] * 8
+    logits = torch.tensor([[1.0] + none[1:], none[1:] + [2.0],
+                           [.5, .25, 0, -0.0, torch.nan, -1, 1e-7, -1], none, [3.0] * 8,
+                           [-1, -1, 1, -1, 1, -1, -1, -1]], device=DEVICE)
+    raises("choice: a NaN or an infinity; first row: 2", lambda: spira.subdivide(voxels, logits))
+    loose, taken = spira.subdivide(voxels, logits, capacity=20) # a NaN makes no child
+    raises("indices: a NaN or an infinity; first row: 2", loose.check)
+    assert loose.count.item() == 15 and taken.source[15:].tolist() == [-1] * 5
+    children = [(0, 0, 0, 0), (0, 2, 2, 20), (0, 3, 3, 26), (1, 1, 3, 17), (1, 2, 2, 21),
+                (2, 2, 2, 40), (2, 2, 3, 44), (2, 3, 2, 42), (2, 3, 3, 46), (3, 2, 2, 41),
+                (3, 2, 3, 45), (3, 3, 2, 43), (3, 3, 3, 47), (6, 4, 1, 54), (6, 5, 0, 52)]
+    made, taken = spira.subdivide(voxels, logits.nan_to_num(-1.0))
+    assert xyz(made) == [c[:3] for c in children] and made.spatial_shape == [8, 8, 8]
+    numbers = (10.0 * torch.arange(6).unsqueeze(1) + torch.arange(8)).to(DEVICE)
+    assert taken.take(numbers).flatten().tolist() == [c[3] for c in children]
+    skip = taken.take(torch.arange(16.0, device=DEVICE).repeat(6, 1), repeat=4)
+    assert skip[0].tolist() == [0] * 4 + [1] * 4 and skip[10].tolist() == [10] * 4 + [11] * 4
+    everything, taken = spira.subdivide(voxels) # a generative layer of size and stride 2
+    assert everything.capacity == 48 and (taken.back >= 0).all()
+    up = spira.kernel_map(everything, spira.choose.divisible(voxels), 2).reverse()
+    weight = torch.arange(1.0, 9, device=DEVICE).view(2, 2, 2) # 1 + 4 dx + 2 dy + dz
+    sums = spira.conv(values, weight.permute(2, 1, 0).reshape(1, 2, 2, 2, 1), None, up).flatten()
+    assert sums.sum() == 756 and dict(zip(xyz(everything), sums.tolist()))[3, 3, 3] == 40
+
+
+def grown(voxels, bits):
+    """Children in a set's order, with 8 row + number: a loop."""
+    made = []
+    for row, v in enumerate(voxels.indices().tolist()):
+        made += [((v[0], *(2 * v[a] + (s >> (3 - a) & 1) for a in (1, 2, 3))), 8 * row + s)
+                 for s in range(8) if bits[row] >> s & 1]
+    return sorted(made, key=lambda m: (m[0][0], *reversed(m[0][1:])))
+
+
+def test_children_and_their_gradient():
+    """Twice in a row; sets of users and of strided layers, whose origin has moved; both words."""
+    for shape, moved in (((9, 8, 7), False), ((9, 8, 7), True), ((4000, 60000, 50000), False)):
+        indices = random_indices((9, 8, 7), 2, 60)
+        voxels = spira.voxel_set(indices.to(DEVICE), shape, 2)
+        if moved:
+            voxels = spira.expand(voxels, 3, 2, 2)
+        for step in range(2):
+            logits = random_like((voxels.capacity, 8), 3 + step).to(DEVICE)
+            bits = sum((logits[:, s] > 0.25).int() << s for s in range(8))
+            expected = grown(voxels, bits.tolist())
+            made, taken = spira.subdivide(voxels, logits, 0.25)
+            assert [tuple(v) for v in made.indices().tolist()] == [v for v, _ in expected]
+            assert taken.source.tolist() == [s for _, s in expected]
+            for choice in (bits.to(torch.uint8), logits > 0.25):
+                again = spira.subdivide(voxels, choice, 0.25)[0]
+                assert torch.equal(again.words, made.words)
+            assert made.spatial_shape == [2 * n for n in voxels.spatial_shape]
+            x = random_like((voxels.capacity, 24), 1).to(DEVICE).requires_grad_()
+            y = taken.take(x, 2)
+            plain = x.detach().reshape(-1, 3)[taken.source.long()].repeat_interleave(2, 1)
+            assert torch.equal(y, plain)
+            y.backward(torch.ones_like(y))
+            there = torch.zeros(8 * voxels.capacity, 1, device=DEVICE)
+            there[taken.source.long()] = 2
+            assert torch.equal(x.grad.view(-1, 3), there.expand(-1, 3))
+            at = made.indices().cpu()
+            table = spira.kernel_map(made, made, 3).table().cpu()
+            own = reference.table(at, at, 3, 1, 1, 1).view(-1, 3, 3, 3).transpose(1, 3)
+            assert torch.equal(table, own.reshape(-1, 27).int())
+            voxels = made
+
+
+def test_subsets_and_their_gradient():
+    voxels = spira.voxel_set(random_indices((9, 8, 7), 3, 200).to(DEVICE), (9, 8, 7), 3)
+    x = random_like((voxels.capacity, 5), 1).to(DEVICE).requires_grad_()
+    scores = x.detach()[:, 2].round(decimals=1)
+    for choice in (scores, scores > 0):
+        kept, taken = spira.prune(voxels, choice)
+        rows = (scores > 0).nonzero()[:, 0]
+        assert torch.equal(kept.indices(), voxels.indices()[rows])
+        assert torch.equal(taken.source.long(), rows)
+    y = taken.take(x)
+    grad = random_like(y.shape, 2).to(DEVICE)
+    y.backward(grad)
+    assert torch.equal(x.grad[rows], grad) and not x.grad[scores <= 0].any()
+    none, taken = spira.prune(voxels, scores > 99)
+    assert none.capacity == 0 and taken.take(x).shape == (0, 5)
+    loose, taken = spira.prune(voxels, scores, capacity=voxels.capacity)
+    assert torch.equal(loose.words[:len(rows)], kept.words)
+    short, _ = spira.prune(voxels, scores, capacity=10)
+    raises(f"capacity: a capacity was exceeded; needed: {len(rows)}", short.check)
+    raises("choice:", lambda: spira.prune(voxels, scores[1:]))
+    raises("features:", lambda: taken.take(x[1:]))
+    # The largest of each batch element: ties by the order of the voxels, never NaN.
+    scores[7] = torch.nan
+    mask = spira.largest(voxels, scores, 20).cpu()
+    batch = voxels.indices()[:, 0].cpu()
+    for b in range(3):
+        of = [(-scores[i].item(), i) for i in (batch == b).nonzero()[:, 0].tolist() if i != 7]
+        assert sorted(i for _, i in sorted(of)[:20]) == (mask & (batch == b)).nonzero()[:, 0].tolist()
+
+
+def test_unions_and_members():
+    shape = (9, 8, 7)
+    sets = [spira.voxel_set(random_indices(shape, 2, n, n).to(DEVICE), shape, 2)
+            for n in (150, 90, 40)]
+    a, b, c = ({tuple(v) for v in s.indices().tolist()} for s in sets)
+    rows = lambda s: {tuple(v) for v in s.indices().tolist()}
+    both = spira.union(*sets)
+    assert rows(both) == a | b | c and both.capacity == len(a | b | c)
+    where = spira.find(sets[0], sets[1])
+    assert rows(spira.prune(sets[0], where >= 0)[0]) == a & b
+    assert rows(spira.prune(sets[0], where < 0)[0]) == a - b
+    sums = 0
+    for s in sets: # the features of a union
+        x = torch.ones(s.capacity, 2, device=DEVICE, requires_grad=True)
+        sums = sums + spira.permute_rows(x, spira.find(both, s), spira.find(s, both))
+    assert sums[:, 0].tolist() == [(tuple(v) in a) + (tuple(v) in b) + (tuple(v) in c)
+                                   for v in both.indices().tolist()]
+    sums.sum().backward()
+    assert (x.grad == 1).all()
+    raises("a capacity was exceeded", spira.union(*sets, capacity=9).check)
+    raises("sets:", lambda: spira.union(sets[0], spira.expand(sets[1], 3, 2)))
+    nothing = spira.prune(sets[0], where > 1 << 20)[0]
+    assert rows(spira.union(nothing, sets[1])) == b and spira.union(nothing, nothing).capacity == 0
+
+
+def test_curves():
+    """Codes that were worked out: z, z-trans, hilbert, hilbert-trans."""
+    codes = {(0, 0, 1): (1, 1, 3, 3), (0, 1, 0): (2, 4, 7, 1), (1, 0, 0): (4, 2, 1, 7),
+             (1, 2, 3): (29, 43, 48, 38), (5, 0, 2): (268, 138, 479, 205),
+             (7, 7, 7): (511, 511, 365, 365)}
+    voxels = set_of([(b, *v) for v in codes for b in (0, 1)], 8, 2)
+    for k, kind in enumerate(spira.choose.CURVES):
+        code, order, rank = spira.curve(voxels, kind)
+        wanted = [v[0] << 9 | codes[tuple(reversed(v[1:]))][k] for v in voxels.indices().tolist()]
+        assert code.tolist() == wanted
+        assert order.tolist() == sorted(range(12), key=lambda i: wanted[i])
+        assert torch.equal(order[rank.long()].cpu(), torch.arange(12, dtype=torch.int32))
+    raises("kind", lambda: spira.curve(voxels, "peano"))
+    raises("depth", lambda: spira.curve(voxels, "z", 17))
+
+
 # ---- convolution --------------------------------------------------------------------------------
 
 def test_conv_and_gradients():
@@ -235,6 +403,44 @@ def test_conv_of_channels():
     for cin, cout in ((1, 1), (4, 64), (16, 16), (3, 96), (32, 48), (64, 64), (72, 40)):
         compare(case, cin, cout, torch.float32)
         compare(case, cin, cout, torch.float16)
+
+
+def test_groups():
+    """Depthwise and grouped layers over all kinds of maps, and in every type."""
+    for number, way in enumerate((("same", 3), ("same", 1), ("same", 2), ("strided", 3, 2, 1),
+                                  ("inverse", 3, 2, 1), ("strided", 2, 2))):
+        for cin, cout, groups in ((4, 4, 4), (6, 4, 2), (24, 24, 24), (16, 32, 8)):
+            compare(Case(*way, seed=number), cin, cout, torch.float32, None, groups)
+    case = Case("same", (1, 3, 5), voxels=300)
+    for type in TYPES:
+        compare(case, 40, 40, type, torch.float32, 40)
+        compare(case, 32, 64, type, None, 2)
+    compare(Case("same", 3, shape=(30, 25)), 6, 9, torch.float32, None, 3)
+    double = [random_like(shape, 1, torch.float64).to(DEVICE)
+              for shape in ((case.inputs, 6), (4, *case.size, 3), (4,))]
+    single = spira.conv(*(t.float() for t in double), case.map, 2)
+    cases.close(spira.conv(*double, case.map, 2), single, 1e-5)
+    x, w, b = (t.float() for t in double)
+    raises("weight: 9 input channels", lambda: spira.conv(x, w, b, case.map, 3))
+    raises("groups: 3 does not divide", lambda: spira.conv(x, w[..., :2], b, case.map, 3))
+    raises("weight: 3 input channels", lambda: spira.conv(x, w, b, case.map))
+
+
+def test_groups_in_capacity_mode():
+    indices, count = padded_indices()
+    padded = spira.voxel_set(indices, (9, 8, 7), 2, count=count)
+    exact = spira.voxel_set(indices[:len(indices) - 20], (9, 8, 7), 2)
+    made = []
+    for voxels in (padded, exact):
+        x = random_like((exact.capacity, 8), 1).to(DEVICE)
+        x = torch.cat([x, x.new_full((voxels.capacity - len(x), 8), torch.nan)]).requires_grad_()
+        w = random_like((8, 3, 3, 3, 2), 2).to(DEVICE).requires_grad_()
+        down = spira.kernel_map(voxels, spira.expand(voxels, 3, 2, 1), 3)
+        y = spira.conv(spira.conv(x, w, None, down, 4), w, None, down.reverse(), 4)
+        y[:exact.capacity].square().sum().backward()
+        made.append((y[:exact.capacity], x.grad[:exact.capacity], w.grad))
+    assert all(torch.equal(a, b) for a, b in zip(*made))
+    assert not y[exact.capacity:].any()
 
 
 def test_conv_in_two_dimensions():
@@ -407,8 +613,8 @@ def test_errors_name_the_argument():
     raises("kernel_size", lambda: spira.expand(case.source, 15))
     raises("features:", lambda: spira.max_pool(x[1:], case.map))
     raises("features:", lambda: spira.dense(x[1:], case.source))
-    raises("index", lambda: spira.permute_rows(x[1:], case.source.rows.to_sorted,
-                                               case.source.rows.from_sorted))
+    raises("inverse", lambda: spira.permute_rows(x[1:], case.source.rows.to_sorted,
+                                                 case.source.rows.from_sorted))
     other = torch.device("meta") if DEVICE == "cpu" else torch.device("cpu")
     if DEVICE != "cpu":
         raises("weight: on cpu", lambda: conv(x, w.to(other), None))
@@ -465,7 +671,16 @@ def test_opcheck():
     check(ops.voxelize.default, (a.indices(), None, layout, list(a.extent)))
     check(ops.unpack.default, (a.words, a.count, layout, [0, 0, 0], [1, 1, 1], 3))
     wide = list(spira.sets.word_layout(a.scene, 2, 5000))
-    check(ops.repack.default, (a.words, a.count, layout, wide))
+    check(ops.repack.default, (a.words, a.count, layout, wide, [0, 0, 0], 1))
+    some = ("test_schema", "test_faketensor")
+    scores = random_like((a.capacity,), 4).to(DEVICE)
+    check(ops.choose.default, (a.words, a.count, layout, [], scores, 0.0, 500), test_utils=some)
+    check(ops.choose.default, (a.words, a.count, layout, [2, 2, 2], None, 0.0, 500),
+          test_utils=some)
+    check(ops.choose_largest.default, (a.words, a.count, layout, scores, 5))
+    check(ops.find_rows.default, (a.words, a.count, a.words, a.count, layout))
+    check(ops.unite.default, ([a.words, a.words], [a.count, a.count], layout, 500), test_utils=some)
+    check(ops.curve.default, (a.words, a.count, layout, [0, 0, 0, 1, 1, 1], 4, 2))
     rule = [2, 2, 2, 1, 1, 1, *a.origin, *a.extent]
     check(ops.expand.default, (a.words, a.count, layout, kernel, rule, 500),
           test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))

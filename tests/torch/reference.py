@@ -87,6 +87,26 @@ def dense(features, indices, batch, shape):
     return made.index_put(tuple(indices.long().t()), features).movedim(-1, 1)
 
 
+# ---- voxels that features choose ----------------------------------------------------------------
+
+def subdivide(x, choice=None, threshold=0.0):
+    """Children parent by parent, by number; child s = dx + 2 dy + 4 dz."""
+    chosen = torch.ones(len(x.indices), 8).bool() if choice is None else \
+        choice if choice.dtype == torch.bool else choice > threshold
+    row, s = chosen.nonzero(as_tuple=True)
+    indices = x.indices[row]
+    indices[:, 1:] = 2 * indices[:, 1:] + torch.stack([s >> 2, s >> 1 & 1, s & 1], 1)
+    y = SparseConvTensor(None, indices, [2 * n for n in x.spatial_shape], x.batch_size)
+    y.taken = row, s
+    y.features = to_children(x, y).features
+    return y
+
+
+def to_children(x, children, repeat=1):
+    parts = x.features.unflatten(1, (8, -1))[children.taken]
+    return children.replace_feature(parts.repeat_interleave(repeat, 1))
+
+
 # ---- modules ------------------------------------------------------------------------------------
 
 class SparseConvTensor:

@@ -553,7 +553,8 @@ TORCH_LIBRARY_IMPL(spira, Autograd, m) {
     m.impl("dense", &dense_autograd);
     // Of integers: the dispatcher's default for operators without gradients costs a microsecond.
     for (const char *name :
-         {"voxelize", "expand", "unpack", "repack", "map_table", "map_layout", "map_pairs"}) {
+         {"voxelize", "expand", "unpack", "repack", "choose", "choose_largest", "find_rows",
+          "unite", "curve", "map_table", "map_layout", "map_pairs"}) {
         m.impl(name, torch::CppFunction::makeFallthrough());
     }
 }

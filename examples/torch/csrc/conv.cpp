@@ -16,6 +16,11 @@ struct layer {
     bool identity; // volume 1 onto the same set: there is no map
     spira::conv_shape shape;
     spira::grad_order mirrors;
+    int groups; // above 1 all maps are tables, on both devices, and so are the pairs
+
+    int weight_cin() const {
+        return shape.cin / groups;
+    }
 };
 
 // The sizes of a kernel as a weight has them: [Cout, z, y, x, Cin], or [Cout, y, x, Cin].
@@ -35,13 +40,17 @@ static layer layer_of(const Tensor &features, const Tensor &weight, IntArrayRef 
     SPIRA_CHECK(weight_fits(weight, size), "weight: ", weight.sizes(),
                 " does not fit a kernel of size (", size.z, ", ", size.y, ", ", size.x,
                 "); [Cout, *size, Cin] expected");
-    SPIRA_CHECK(weight.size(-1) == features.size(1), "weight: ", weight.size(-1),
-                " input channels, but features have ", features.size(1));
+    l.groups = flags >> flag_groups ? (int)(flags >> flag_groups) : 1;
+    SPIRA_CHECK(weight.size(-1) * l.groups == features.size(1),
+                "weight: ", weight.size(-1) * l.groups, " input channels, but features have ",
+                features.size(1));
+    SPIRA_CHECK(weight.size(0) % l.groups == 0, "groups: ", (int64_t)l.groups,
+                " does not divide the output channels, ", weight.size(0));
     numeric_of(weight, 0, "weight");
     l.shape = spira::conv_shape_of(&l.kernel.shape, (int)features.size(1), (int)weight.size(0),
                                    numeric_of(features, flags, "features"));
     require(spira::conv_shape_check(&l.shape));
-    l.identity = l.kernel.same && l.kernel.volume == 1;
+    l.identity = l.kernel.same && l.kernel.volume == 1 && l.groups == 1;
     l.mirrors = spira::conv_grad_mirrors(&l.kernel.shape, l.kernel.same)
                     ? spira::grad_order_mirrored
                     : spira::grad_order_same;
@@ -89,7 +98,7 @@ static Tensor weight_in(const Tensor &weight) {
 // Memory of a weight gradient in spira's order: of its shape, where the weight is in that order.
 static Tensor weight_grad_new(const layer &l, const Tensor &weight, bool ordered) {
     if (!ordered) {
-        return empty_like(weight, at::kFloat, {l.kernel.volume, l.shape.cin, l.shape.cout});
+        return empty_like(weight, at::kFloat, {l.kernel.volume, l.weight_cin(), l.shape.cout});
     }
     const std::array<int64_t, 5> strides = weight_strides(weight);
     return empty_strided_like(weight, at::kFloat, weight.sizes(),
@@ -184,7 +193,7 @@ static Tensor conv_cpu(const layer &l, const Tensor &in, const Tensor &weight, c
 static weight_job weight_job_of(const layer &l, const Tensor &weight, weight_way way) {
     weight_job job = {};
     job.size = l.kernel.shape.size;
-    job.cin = l.shape.cin;
+    job.cin = l.weight_cin();
     job.cout = l.shape.cout;
     job.type = numeric_of(weight, 0, "weight");
     job.way = way;
@@ -236,6 +245,78 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
 
 #endif
 
+// ---- groups -------------------------------------------------------------------------------------
+
+// A grouped convolution over a table; with an order of the layer's weights, its input gradient.
+// Weights stay fp32: there is none that a format cannot hold.
+static Tensor group_run(const layer &l, spira::conv_weights_order order, const Tensor &given,
+                        const Tensor &weight, const Tensor &bias, const optional<Tensor> &map,
+                        const char *name, const Tensor &count, int64_t rows) {
+    const bool backward = order != spira::conv_weights_own;
+    const Tensor in = given.is_cpu() ? floats(given) : given.contiguous();
+    spira::conv_group_args a = {};
+    a.shape = {l.kernel.volume, l.groups, backward ? l.shape.cout : l.shape.cin,
+               backward ? l.shape.cin : l.shape.cout, l.shape.type};
+    a.in = in.data_ptr();
+    a.order = order;
+    a.map = table_of(map, name, rows, l.kernel.volume, false);
+    a.capacity = (int32_t)rows;
+    a.epilogue.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
+    Tensor out = empty_like(in, in.scalar_type(), {rows, a.shape.cout});
+    a.out = out.data_ptr();
+    if (in.is_cpu()) {
+        const Tensor w = weight_in(weight);
+        const int32_t outputs = count_host(count, rows);
+        out.zero_();
+        a.weight = w.data_ptr<float>();
+        a.count = &outputs;
+        require(spira::conv_group_host(&a));
+        return as_type(out, given.scalar_type());
+    }
+#ifdef SPIRA_TORCH_CUDA
+    const cuda_scope scope(in);
+    const Tensor w =
+        weight_is_ordered(weight) ? weight : weight_of_way(l, weight, weight_forward, scope);
+    a.weight = w.data_ptr<float>();
+    a.count = count.data_ptr<int32_t>();
+    require(gpu::group(&a, scope.stream));
+    return out;
+#else
+    without_cuda();
+#endif
+}
+
+// The weight gradient, into memory in spira's order.
+static void group_weight_grad(const layer &l, const Tensor &grad, const Tensor &features,
+                              const optional<Tensor> &map, const Tensor &count, float *made) {
+    const Tensor x = features.is_cpu() ? floats(features) : features.contiguous();
+    const Tensor g = features.is_cpu() ? floats(grad) : grad;
+    spira::conv_group_grad_args a = {};
+    a.shape = {l.kernel.volume, l.groups, l.shape.cin, l.shape.cout, l.shape.type};
+    a.in = x.data_ptr();
+    a.out_grad = g.data_ptr();
+    a.map = table_of(map, "pairs", g.size(0), l.kernel.volume, false);
+    a.capacity = (int32_t)g.size(0);
+    a.weight_grad = made;
+    if (x.is_cpu()) {
+        const int32_t outputs = count_host(count, g.size(0));
+        a.count = &outputs;
+        require(spira::conv_group_grad_weight_host(&a));
+    }
+#ifdef SPIRA_TORCH_CUDA
+    if (x.is_cuda()) {
+        const cuda_scope scope(x);
+        a.count = count.data_ptr<int32_t>();
+        size_t bytes;
+        require(gpu::group_grad_bytes(&a.shape, a.capacity, &bytes));
+        const scratch s = scratch_of(x, bytes);
+        require(gpu::group_grad(&a, s.base, s.size, scope.stream));
+    }
+#endif
+}
+
+// ---- the layer ----------------------------------------------------------------------------------
+
 Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
             const optional<Tensor> &map, const optional<Tensor> &, const optional<Tensor> &,
             const Tensor &source_count, const Tensor &count, int64_t rows, IntArrayRef kernel,
@@ -260,12 +341,21 @@ Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor>
         return bias ? none.add_(*bias) : none;
     }
     const Tensor in = features.contiguous();
-    if (features.is_cpu()) {
+    if (features.is_cpu() && l.groups == 1) {
         return conv_cpu(l, in, weight, added, map, count, rows);
     }
+    Tensor out;
+    if (l.groups > 1) {
+        out = group_run(l, spira::conv_weights_own, in, weight, added, map, "map", count, rows);
+        if (in.is_cpu()) {
+            return out;
+        }
+    }
 #ifdef SPIRA_TORCH_CUDA
-    Tensor out =
-        conv_cuda(l, l.shape, l.kernel.shape, in, weight, weight_forward, added, map, count, rows);
+    if (l.groups == 1) {
+        out = conv_cuda(l, l.shape, l.kernel.shape, in, weight, weight_forward, added, map, count,
+                        rows);
+    }
     if (flags & flag_padded) {
         clear_tail(out, count);
     }
@@ -282,10 +372,16 @@ static Tensor input_grad(const layer &l, const Tensor &grad, const Tensor &featu
                          int64_t flags) {
     const int64_t rows = features.size(0);
     require_map(back, "back", features, l.identity);
-    if (features.is_cpu()) {
+    const bool mirrored = l.mirrors == spira::grad_order_mirrored;
+    Tensor out;
+    if (l.groups > 1) {
+        const spira::conv_weights_order order =
+            mirrored ? spira::conv_weights_of_layer_mirrored : spira::conv_weights_of_layer;
+        out = group_run(l, order, grad, weight, Tensor(), back, "back", count, rows);
+    } else if (features.is_cpu()) {
         const Tensor g = floats(grad), w = weight_in(weight);
         const spira::grad_source both = spira::grad_source_both;
-        Tensor out = at::zeros({rows, l.shape.cin}, g.options());
+        out = at::zeros({rows, l.shape.cin}, g.options());
         Tensor transposed = empty_like(g, at::kFloat, {w.numel()});
         float *const to = transposed.data_ptr<float>();
         require(spira::conv_grad_weights_host(&l.shape, both, l.mirrors, w.data_ptr<float>(), to));
@@ -297,15 +393,17 @@ static Tensor input_grad(const layer &l, const Tensor &grad, const Tensor &featu
             table_of(back, "back", rows, l.kernel.volume, l.identity),
             count_host(count, rows)};
         require(spira::conv_sum_host(&args, out.data_ptr<float>()));
-        return out.to(features.scalar_type());
+    }
+    if (features.is_cpu()) {
+        return as_type(out, features.scalar_type());
     }
 #ifdef SPIRA_TORCH_CUDA
-    const bool mirrored = l.mirrors == spira::grad_order_mirrored;
-    const kernel_arg kernel = mirrored ? l.kernel : kernel_reversed(l.kernel);
-    const spira::conv_shape shape = spira::conv_grad_shape(&l.shape, spira::grad_source_both);
-    Tensor out =
-        conv_cuda(l, shape, kernel.shape, grad, weight,
-                  mirrored ? weight_mirrored : weight_gradient, Tensor(), back, count, rows);
+    if (l.groups == 1) {
+        const kernel_arg kernel = mirrored ? l.kernel : kernel_reversed(l.kernel);
+        const spira::conv_shape shape = spira::conv_grad_shape(&l.shape, spira::grad_source_both);
+        out = conv_cuda(l, shape, kernel.shape, grad, weight,
+                        mirrored ? weight_mirrored : weight_gradient, Tensor(), back, count, rows);
+    }
     if (flags & flag_padded) {
         clear_tail(out, count);
     }
@@ -332,38 +430,44 @@ static Tensor weight_grad(const layer &l, const Tensor &grad, const Tensor &feat
                           const Tensor &weight, const optional<Tensor> &pairs, const Tensor &count,
                           int64_t flags, float *bias) {
     require_map(pairs, "pairs", features, l.identity);
-    const spira::map_lists lists = layer_pairs(l, pairs, flags);
+    const spira::map_lists lists = l.groups > 1 ? spira::map_lists() : layer_pairs(l, pairs, flags);
     const spira::pairs_sides sides = l.mirrors == spira::grad_order_mirrored
                                          ? spira::pairs_sides_centre
                                          : spira::pairs_sides_one;
     const int64_t outputs = grad.size(0);
     const bool ordered = weight_is_ordered(weight);
     Tensor made = weight_grad_new(l, weight, ordered);
-    if (features.is_cpu()) {
+    if (l.groups > 1) {
+        group_weight_grad(l, grad, features, pairs, count, made.data_ptr<float>());
+    } else if (features.is_cpu()) {
         const Tensor x = floats(features), g = floats(grad);
         const spira::conv_grad_weight_host_args args = {
             l.shape, x.data_ptr<float>(),       nullptr, g.data_ptr<float>(), lists,
             sides,   count_host(count, outputs)};
         require(spira::conv_grad_weight_host(&args, made.data_ptr<float>(), bias));
+    }
+    if (features.is_cpu()) {
         return ordered ? made : weight_out(made, weight);
     }
 #ifdef SPIRA_TORCH_CUDA
     const cuda_scope scope(features);
-    const Tensor in = features.contiguous();
-    spira::conv_grad_weight_args args = {};
-    args.shape = l.shape;
-    args.in = in.data_ptr();
-    args.out_grad = grad.data_ptr();
-    args.pairs = lists;
-    args.sides = sides;
-    args.count = count.data_ptr<int32_t>();
-    args.capacity = (int32_t)outputs;
-    args.weight_grad = made.data_ptr<float>();
-    args.bias_grad = bias;
-    size_t bytes;
-    require(gpu::weight_grad_bytes(scope.info, &l.shape, &bytes));
-    const scratch s = scratch_of(features, bytes);
-    require(gpu::weight_grad(scope.info, &args, s.base, s.size, scope.stream));
+    if (l.groups == 1) {
+        const Tensor in = features.contiguous();
+        spira::conv_grad_weight_args args = {};
+        args.shape = l.shape;
+        args.in = in.data_ptr();
+        args.out_grad = grad.data_ptr();
+        args.pairs = lists;
+        args.sides = sides;
+        args.count = count.data_ptr<int32_t>();
+        args.capacity = (int32_t)outputs;
+        args.weight_grad = made.data_ptr<float>();
+        args.bias_grad = bias;
+        size_t bytes;
+        require(gpu::weight_grad_bytes(scope.info, &l.shape, &bytes));
+        const scratch s = scratch_of(features, bytes);
+        require(gpu::weight_grad(scope.info, &args, s.base, s.size, scope.stream));
+    }
     if (ordered) {
         return made;
     }
@@ -420,7 +524,7 @@ std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &out_grad, const T
     }
     Tensor of_bias = wanted[2] ? empty_like(grad, at::kFloat, {l.shape.cout}) : none;
     float *const bias = wanted[2] ? of_bias.data_ptr<float>() : nullptr;
-    if (bias && !wanted[1]) {
+    if (bias && (!wanted[1] || l.groups > 1)) { // otherwise the weight gradient has it
         bias_grad(l, grad, count, bias);
     }
     return {wanted[0] ? input_grad(l, grad, features, weight, back, source_count, flags) : none,

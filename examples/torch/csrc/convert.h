@@ -34,6 +34,7 @@ enum : int64_t {
     flag_tf32 = 2,      // fp32 features are rounded to tf32
     flag_exchanged = 4, // the pair lists are those of the other direction
     flag_again = 8,     // autograd makes rows again rather than keep them (autograd.cpp)
+    flag_groups = 20,   // the bits from here on: groups of a convolution; 0: one
 };
 
 // ---- errors -------------------------------------------------------------------------------------
@@ -266,6 +267,22 @@ inline set_ref set_of(const Tensor &words, const Tensor &count, const spira::wor
     s.count = count.data_ptr<int32_t>();
     s.capacity = rows_of(words.size(0), name);
     return s;
+}
+
+// Words of a set that an operator makes.
+inline Tensor words_new(const Tensor &like, const spira::word_layout &layout, int64_t capacity) {
+    return empty_like(like, layout.bits == 32 ? at::kInt : at::kLong, {capacity});
+}
+
+// What a device_status is as a tensor, and one int behind it (sets.cpp).
+enum { status_ints = sizeof(spira::device_status) / sizeof(int32_t) };
+
+inline Tensor status_new(const Tensor &like) {
+    return at::zeros({status_ints + 1}, options_of(like, at::kInt));
+}
+
+inline spira::device_status *status_at(const Tensor &status) {
+    return (spira::device_status *)status.data_ptr<int32_t>();
 }
 
 // Rows [0, min(count, capacity)) on the host: CPU tensors only.

@@ -8,12 +8,17 @@
 #ifndef SPIRA_TORCH_GPU_H
 #define SPIRA_TORCH_GPU_H
 
+#include "spira/choose.h"
 #include "spira/conv_grad.h"
+#include "spira/conv_group.h"
 #include "spira/conv_map.h"
+#include "spira/curve.h"
 #include "spira/dense.h"
 #include "spira/device.h"
 #include "spira/expand.h"
+#include "spira/join.h"
 #include "spira/pool.h"
+#include "spira/subdivide.h"
 #include "spira/voxel.h"
 
 struct CUstream_st; // cudaStream_t points to one
@@ -70,6 +75,105 @@ struct weight_job {
     int cin, cout;
     spira::numeric type; // of the weight: fp32, fp16 or bf16
     weight_way way;
+};
+
+// `prune`, or `subdivide` where there is a stride.
+struct choose_job {
+    const spira::word_layout *layout;
+    set_ref in, out;
+    spira::triple stride;
+    spira::row_choice choice;
+    int32_t *source;
+    spira::device_status *trouble;
+
+    bool divides() const {
+        return stride.x != 0;
+    }
+    template <typename W>
+    spira::prune_args<W> prune() const {
+        return {set_as<W>(in), choice, 0, set_as<W>(out), source, trouble};
+    }
+    template <typename W>
+    spira::subdivide_args<W> subdivide() const {
+        return {layout, set_as<W>(in), stride, choice, set_as<W>(out), source, trouble};
+    }
+};
+
+struct largest_job {
+    const spira::word_layout *layout;
+    set_ref set;
+    const void *scores; // [capacity]
+    spira::numeric type;
+    int32_t most;
+    uint8_t *mask;
+    spira::device_status *trouble;
+
+    template <typename W>
+    spira::choose_largest_args<W> args() const {
+        return {set_as<W>(set), layout, scores, type, 1, 0, most, mask, trouble};
+    }
+};
+
+// The row of a word in a set, or -1.
+template <typename W>
+SPIRA_BOTH int32_t find_row(const spira::voxel_set<W> &in, W word) {
+    const int32_t count = spira::voxel_set_count(in);
+    const int32_t at = spira::search_lower_bound(in.words, 0, count, word);
+    return at < count && in.words[at] == word ? at : -1;
+}
+
+// Words in another layout: (coordinate - origin) * scale.
+struct repack_job {
+    spira::word_layout from, to;
+    spira::triple origin;
+    int scale;
+};
+
+template <typename W, typename V>
+SPIRA_BOTH V repack_word(const repack_job &job, W word) {
+    const spira::voxel v = spira::word_unpack<W>(&job.from, word);
+    return spira::word_pack<V>(&job.to, {v.batch, (v.x - job.origin.x) * job.scale,
+                                         (v.y - job.origin.y) * job.scale,
+                                         (v.z - job.origin.z) * job.scale});
+}
+
+// A union.
+struct join_job {
+    const spira::word_layout *layout;
+    set_ref set[spira::join_sets_max], out;
+    int sets;
+    spira::join_rows rows;
+    spira::device_status *trouble;
+
+    template <typename W>
+    spira::join_args<W> args() const {
+        spira::join_args<W> a = {};
+        a.layout = layout;
+        for (int s = 0; s < sets; ++s) {
+            a.set[s] = set_as<W>(set[s]);
+        }
+        a.sets = sets;
+        a.out = set_as<W>(out);
+        a.rows = rows;
+        a.trouble = trouble;
+        return a;
+    }
+};
+
+struct curve_job {
+    const spira::word_layout *layout;
+    set_ref set;
+    spira::triple stride, origin;
+    int depth;
+    spira::curve_kind kind;
+    uint64_t *code;
+    int32_t *order, *rank;
+    spira::device_status *trouble;
+
+    template <typename W>
+    spira::curve_args<W> args() const {
+        return {set_as<W>(set), layout, stride, origin, depth, kind, code, order, rank, trouble};
+    }
 };
 
 // Global pooling, or its gradient where in_grad is given.
@@ -136,11 +240,22 @@ status expand(const spira::device_info *info, const spira::word_layout *layout,
               const spira::kernel_shape *kernel, const spira::expand_rule *rule, set_ref in,
               set_ref out, spira::device_status *trouble, void *scratch, size_t scratch_bytes,
               stream_ref stream);
+status choose_bytes(const choose_job *job, size_t *bytes);
+status choose(const choose_job *job, void *scratch, size_t scratch_bytes, stream_ref stream);
+status largest_bytes(const largest_job *job, size_t *bytes);
+status largest(const largest_job *job, void *scratch, size_t scratch_bytes, stream_ref stream);
+// found [set.capacity]: the row in `in` of each voxel of `set` or -1; not written from the count
+// on.
+status find_rows(const spira::word_layout *layout, set_ref set, set_ref in, int32_t *found,
+                 stream_ref stream);
+status join_bytes(const join_job *job, size_t *bytes);
+status join(const join_job *job, void *scratch, size_t scratch_bytes, stream_ref stream);
+status curve_bytes(const curve_job *job, size_t *bytes);
+status curve(const curve_job *job, void *scratch, size_t scratch_bytes, stream_ref stream);
 // coords [capacity, 4]: batch, x, y, z of each voxel; unspecified from the count on.
 status words_unpack(const spira::word_layout *layout, set_ref set, int32_t *coords,
                     stream_ref stream);
-status words_repack(const spira::word_layout *from, set_ref set, const spira::word_layout *to,
-                    void *words, stream_ref stream);
+status words_repack(const repack_job *job, set_ref set, void *words, stream_ref stream);
 
 // ---- maps ----
 
@@ -169,6 +284,12 @@ status weight_grad(const spira::device_info *info, const spira::conv_grad_weight
 status bias_grad_bytes(int cout, size_t *bytes);
 status bias_grad(const spira::device_info *info, const spira::conv_grad_bias_args *args,
                  void *scratch, size_t scratch_bytes, stream_ref stream);
+
+// Depthwise and grouped convolution. group_grad has scratch.
+status group(const spira::conv_group_args *args, stream_ref stream);
+status group_grad_bytes(const spira::conv_group_shape *shape, int32_t capacity, size_t *bytes);
+status group_grad(const spira::conv_group_grad_args *args, void *scratch, size_t scratch_bytes,
+                  stream_ref stream);
 
 status pool(const spira::pool_args *args, stream_ref stream);
 status pool_grad(const spira::pool_grad_args *args, stream_ref stream);

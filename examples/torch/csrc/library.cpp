@@ -18,7 +18,19 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
           "SymInt capacity) -> (Tensor words, Tensor count, Tensor status)");
     m.def("unpack(Tensor words, Tensor count, int[] layout, int[] origin, int[] spacing, int ndim) "
           "-> Tensor");
-    m.def("repack(Tensor words, Tensor count, int[] layout, int[] to) -> Tensor");
+    m.def("repack(Tensor words, Tensor count, int[] layout, int[] to, int[] origin, int scale) "
+          "-> Tensor");
+    m.def("choose(Tensor words, Tensor count, int[] layout, int[] stride, Tensor? choice, "
+          "float threshold, SymInt capacity) -> "
+          "(Tensor words, Tensor source, Tensor back, Tensor count, Tensor status)");
+    m.def("choose_largest(Tensor words, Tensor count, int[] layout, Tensor scores, int most) "
+          "-> Tensor");
+    m.def("find_rows(Tensor words, Tensor count, Tensor other, Tensor other_count, int[] layout) "
+          "-> Tensor");
+    m.def("unite(Tensor[] words, Tensor[] counts, int[] layout, SymInt capacity) "
+          "-> (Tensor words, Tensor count, Tensor status)");
+    m.def("curve(Tensor words, Tensor count, int[] layout, int[] grid, int depth, int kind) "
+          "-> (Tensor code, Tensor order, Tensor rank)");
     m.def("map_table(Tensor source, Tensor source_count, Tensor outputs, Tensor outputs_count, "
           "int[] layout, int[] kernel) -> Tensor");
     m.def("map_layout(Tensor source, Tensor source_count, Tensor outputs, Tensor outputs_count, "
@@ -61,6 +73,11 @@ static void implement(torch::Library &m) {
     m.impl("expand", &expand);
     m.impl("unpack", &unpack);
     m.impl("repack", &repack);
+    m.impl("choose", &choose);
+    m.impl("choose_largest", &choose_largest);
+    m.impl("find_rows", &find_rows);
+    m.impl("unite", &unite);
+    m.impl("curve", &curve);
     m.impl("map_table", &map_table);
     m.impl("map_layout", &map_layout);
     m.impl("map_pairs", &map_pairs);

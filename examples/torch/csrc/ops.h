@@ -22,10 +22,28 @@ std::tuple<Tensor, Tensor, Tensor> expand(const Tensor &words, const Tensor &cou
                                           int64_t capacity);
 Tensor unpack(const Tensor &words, const Tensor &count, IntArrayRef layout, IntArrayRef origin,
               IntArrayRef spacing, int64_t ndim);
-Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from, IntArrayRef to);
+Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from, IntArrayRef to,
+              IntArrayRef origin, int64_t scale);
 
 // Raises ValueError for the status of a set, read back. name: of the argument at fault.
 void status_check(IntArrayRef status, c10::string_view name);
+
+// ---- choose.cpp ----
+
+// words, source, its inverse, count, status
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> choose(const Tensor &words, const Tensor &count,
+                                                          IntArrayRef layout, IntArrayRef stride,
+                                                          const optional<Tensor> &choice,
+                                                          double threshold, int64_t capacity);
+Tensor choose_largest(const Tensor &words, const Tensor &count, IntArrayRef layout,
+                      const Tensor &scores, int64_t most);
+Tensor find_rows(const Tensor &words, const Tensor &count, const Tensor &other,
+                 const Tensor &other_count, IntArrayRef layout);
+std::tuple<Tensor, Tensor, Tensor> unite(at::TensorList words, at::TensorList counts,
+                                         IntArrayRef layout, int64_t capacity);
+std::tuple<Tensor, Tensor, Tensor> curve(const Tensor &words, const Tensor &count,
+                                         IntArrayRef layout, IntArrayRef grid, int64_t depth,
+                                         int64_t kind);
 
 // ---- maps.cpp ----
 

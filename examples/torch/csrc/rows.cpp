@@ -41,24 +41,24 @@ Tensor permute_rows(const Tensor &features, const Tensor &index, const Tensor &i
     require_device(inverse, "inverse", features, "features");
     require_type(index, "index", at::kInt);
     require_type(inverse, "inverse", at::kInt);
-    SPIRA_CHECK(index.dim() == 1 && index.size(0) == features.size(0), "index: ", index.sizes(),
-                ", but there are ", features.size(0), " rows of features");
-    SPIRA_CHECK(inverse.sizes() == index.sizes(), "inverse: ", inverse.sizes(), ", but index has ",
-                index.sizes());
+    SPIRA_CHECK(index.dim() == 1, "index: ", index.sizes(), ", expected [rows]");
+    SPIRA_CHECK(inverse.dim() == 1 && inverse.size(0) == features.size(0),
+                "inverse: ", inverse.sizes(), ", but there are ", features.size(0),
+                " rows of features");
     const Tensor in = features.contiguous(), from = index.contiguous();
-    Tensor out = empty_as(in);
-    const int64_t rows = in.size(0), bytes = in.size(1) * in.element_size();
-    if (!in.numel()) {
+    const int64_t rows = from.size(0), bytes = in.size(1) * in.element_size();
+    Tensor out = empty_like(in, in.scalar_type(), {rows, in.size(1)});
+    if (!out.numel()) {
         return out;
     }
     if (in.is_cpu()) {
-        gather_host((const char *)in.data_ptr(), rows, from.data_ptr<int32_t>(), rows, bytes,
+        gather_host((const char *)in.data_ptr(), in.size(0), from.data_ptr<int32_t>(), rows, bytes,
                     (char *)out.data_ptr());
     }
 #ifdef SPIRA_TORCH_CUDA
     if (in.is_cuda()) {
         const cuda_scope scope(in);
-        require(gpu::rows_gather(in.data_ptr(), rows, from.data_ptr<int32_t>(), rows, bytes,
+        require(gpu::rows_gather(in.data_ptr(), in.size(0), from.data_ptr<int32_t>(), rows, bytes,
                                  out.data_ptr(), scope.stream));
     }
 #endif

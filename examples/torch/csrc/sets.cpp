@@ -7,15 +7,7 @@ namespace spira_torch {
 
 using spira::device_status;
 
-enum { status_ints = sizeof(device_status) / sizeof(int32_t), status_unsorted = status_ints };
-
-static Tensor status_new(const Tensor &like) {
-    return at::zeros({status_ints + 1}, options_of(like, at::kInt));
-}
-
-static device_status *status_at(const Tensor &status) {
-    return (device_status *)status.data_ptr<int32_t>();
-}
+enum { status_unsorted = status_ints };
 
 void status_check(IntArrayRef status, c10::string_view name) {
     SPIRA_CHECK(status.size() == status_ints + 1, "status: ", status_ints + 1, " ints expected");
@@ -27,10 +19,6 @@ void status_check(IntArrayRef status, c10::string_view name) {
     const std::string subject(name);
     s.subject = s.code == spira::status_capacity ? "capacity" : subject.c_str();
     require(s);
-}
-
-static Tensor words_new(const Tensor &like, const spira::word_layout &layout, int64_t capacity) {
-    return empty_like(like, layout.bits == 32 ? at::kInt : at::kLong, {capacity});
 }
 
 // ---- layouts ------------------------------------------------------------------------------------
@@ -256,17 +244,19 @@ Tensor unpack(const Tensor &words, const Tensor &count, IntArrayRef layout_ints,
     return at::stack(columns, 1).masked_fill_(rows >= count, -1);
 }
 
-Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from_ints,
-              IntArrayRef to_ints) {
-    const spira::word_layout from = layout_of(from_ints), to = layout_of(to_ints);
-    const set_ref set = set_of(words, count, from, "words");
-    Tensor made = words_new(words, to, set.capacity);
+Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from_ints, IntArrayRef to_ints,
+              IntArrayRef origin, int64_t scale) {
+    SPIRA_CHECK(origin.size() == 3, "origin: three ints expected");
+    const repack_job job = {layout_of(from_ints), layout_of(to_ints), triple_at(origin, 0),
+                            (int)scale};
+    const set_ref set = set_of(words, count, job.from, "words");
+    Tensor made = words_new(words, job.to, set.capacity);
     if (!set.capacity) {
         return made;
     }
     if (words.is_cpu()) {
-        require(spira::word_dispatch(&from, [&](auto in) {
-            return spira::word_dispatch(&to, [&](auto out) {
+        require(spira::word_dispatch(&job.from, [&](auto in) {
+            return spira::word_dispatch(&job.to, [&](auto out) {
                 typedef decltype(in) W;
                 typedef decltype(out) V;
                 const spira::voxel_set<W> s = set_as<W>(set);
@@ -274,9 +264,7 @@ Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from_ints,
                 const int32_t count_now = spira::voxel_set_count(s);
                 for (int64_t i = 0; i < s.capacity; ++i) {
                     made_words[i] =
-                        i < count_now
-                            ? spira::word_pack<V>(&to, spira::word_unpack<W>(&from, s.words[i]))
-                            : spira::word_none<V>();
+                        i < count_now ? repack_word<W, V>(job, s.words[i]) : spira::word_none<V>();
                 }
                 return spira::status_success();
             });
@@ -285,7 +273,7 @@ Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from_ints,
 #ifdef SPIRA_TORCH_CUDA
     if (words.is_cuda()) {
         const cuda_scope scope(words);
-        require(gpu::words_repack(&from, set, &to, made.data_ptr(), scope.stream));
+        require(gpu::words_repack(&job, set, made.data_ptr(), scope.stream));
     }
 #endif
     return made;

@@ -23,11 +23,13 @@ def up_to_count(rows, voxels):
     return rows.masked_fill(torch.arange(len(rows), device=rows.device)[:, None] >= voxels.count, 0)
 
 
-def conv(features, weight, bias, kmap):
-    source, table = with_last(features, 0), table_of(kmap)
+def conv(features, weight, bias, kmap, groups=1):
+    source, table = with_last(features, 0).unflatten(1, (groups, -1)), table_of(kmap)
     axes = weight.dim() - 2 # of the kernel, z first
     taps = weight.double().permute(*range(axes, 0, -1), axes + 1, 0).flatten(0, axes - 1)
-    sums = sum(source[table[:, k]] @ taps[k] for k in range(kmap.volume))
+    taps = taps.unflatten(2, (groups, -1)) # [volume, Cin / groups, groups, Cout / groups]
+    sums = sum(torch.einsum("ngi,igo->ngo", source[table[:, k]], taps[k])
+               for k in range(kmap.volume)).flatten(1)
     return up_to_count(sums if bias is None else sums + bias, kmap.outputs)
 
 

@@ -30,6 +30,7 @@ keep_duplicates = False
 
 MAX, MEAN = 0, 1 # spira::pool_kind
 PADDED, TF32, EXCHANGED, AGAIN = 1, 2, 4, 8  # flags of the operators (csrc/convert.h)
+GROUPS = 20                                   # the bits from here on: groups
 
 
 def autocast(features):
@@ -54,7 +55,7 @@ def check_features(features, voxels):
                          "supported")
 
 
-def conv(features, weight, bias, kmap):
+def conv(features, weight, bias, kmap, groups=1):
     """Sparse convolution. Returns [kmap.outputs.capacity, Cout] in the type of the features.
 
     features  [kmap.source.capacity, Cin] fp32, fp16 or bf16, in the set's order; float64 by
@@ -63,6 +64,8 @@ def conv(features, weight, bias, kmap):
               any of the three types: fp32 weights serve fp16 features, without a copy of your own
     bias      [Cout] of any of the three types, or None
     kmap      KernelMap
+    groups    output channels of group g read the input channels of group g: weight [.., Cin /
+              groups]. As many as channels: depthwise
 
     Gradients have the type of their argument. Those of weight and bias are summed in fp32, and are
     the same to the bit from run to run. Under autocast features are cast to its type; weights may
@@ -79,18 +82,18 @@ def conv(features, weight, bias, kmap):
     features = autocast(features)
     if features.dtype == torch.float64:
         check_features(features, kmap.source)
-        return double.conv(features, weight, bias, kmap)
+        return double.conv(features, weight, bias, kmap, groups)
     gradients = torch.is_grad_enabled()
     of_features = gradients and features.requires_grad
     of_weight = gradients and weight.requires_grad
     if is_compiling():
-        rest = conv_rest(kmap, features, weight, of_features, of_weight, False)
+        rest = conv_rest(kmap, features, weight, of_features, of_weight, False, groups)
     else: # what is known for a key has been checked
         key = (features.shape, features.dtype, features.device, weight.shape[0], of_features,
-               of_weight, recompute, allow_tf32)
+               of_weight, recompute, allow_tf32, groups)
         rest = kmap.known.get(key)
         if rest is None:
-            rest = conv_rest(kmap, features, weight, of_features, of_weight, recompute)
+            rest = conv_rest(kmap, features, weight, of_features, of_weight, recompute, groups)
             kmap.known[key] = rest
     return conv_op(features, weight, bias, *rest)
 
@@ -102,16 +105,22 @@ def check_weights(device=None):
         ops.weights_check(torch.cuda.current_device())
 
 
-def conv_rest(kmap, features, weight, of_features, of_weight, again):
+def conv_rest(kmap, features, weight, of_features, of_weight, again, groups):
     """The arguments of the operator behind the bias, which follow from the map."""
     check_features(features, kmap.source)
     tf32 = allow_tf32 and features.dtype == torch.float32
     flags = 0 if kmap.source.exact and kmap.outputs.exact else PADDED
     flags |= (TF32 if tf32 else 0) | (AGAIN if again else 0)
-    layout = kmap.layout()
-    back = kmap.gradient_layout() if of_features else None
-    pairs, exchanged = kmap.pairs() if of_weight else (None, False)
-    flags |= EXCHANGED if exchanged else 0
+    if groups > 1: # reads tables, on both devices
+        flags |= groups << GROUPS
+        layout = kmap.table()
+        back = (kmap if kmap.mirrors else kmap.reverse()).table() if of_features else None
+        pairs = layout if of_weight else None
+    else:
+        layout = kmap.layout()
+        back = kmap.gradient_layout() if of_features else None
+        pairs, exchanged = kmap.pairs() if of_weight else (None, False)
+        flags |= EXCHANGED if exchanged else 0
     return (layout, back, pairs, kmap.source.count, kmap.outputs.count, kmap.outputs.capacity,
             kmap.kernel(), flags)
 

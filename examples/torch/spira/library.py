@@ -56,8 +56,36 @@ def _unpack(words, count, layout, origin, spacing, ndim):
 
 
 @fake("spira::repack")
-def _repack(words, count, layout, to):
+def _repack(words, count, layout, to, origin, scale):
     return words.new_empty(words.shape[0], dtype=word_type(to))
+
+
+@fake("spira::choose")
+def _choose(words, count, layout, stride, choice, threshold, capacity):
+    back = count.new_empty(words.shape[0] * (8 if stride else 1))
+    return (words.new_empty(capacity), count.new_empty(capacity), back, count.new_empty(1),
+            count.new_empty(STATUS))
+
+
+@fake("spira::choose_largest")
+def _choose_largest(words, count, layout, scores, most):
+    return words.new_empty(words.shape[0], dtype=torch.uint8)
+
+
+@fake("spira::find_rows")
+def _find_rows(words, count, other, other_count, layout):
+    return count.new_empty(words.shape[0])
+
+
+@fake("spira::unite")
+def _unite(words, counts, layout, capacity):
+    return words[0].new_empty(capacity), counts[0].new_empty(1), counts[0].new_empty(STATUS)
+
+
+@fake("spira::curve")
+def _curve(words, count, layout, grid, depth, kind):
+    ints = count.new_empty
+    return ints(words.shape[0], dtype=torch.int64), ints(words.shape[0]), ints(words.shape[0])
 
 
 def volume_of(kernel):
@@ -126,7 +154,7 @@ def _join(first, second):
 
 @fake("spira::permute_rows")
 def _permute_rows(features, index, inverse):
-    return whole(features)
+    return features.new_empty(index.shape[0], features.shape[1])
 
 
 @fake("spira::pool")

@@ -123,7 +123,8 @@ class VoxelSet:
         """The same voxels, packed in another layout of the same scene."""
         if self.layout == layout:
             return self
-        words = ops.repack.default(self.words, self.count, list(self.layout), list(layout))
+        words = ops.repack.default(self.words, self.count, list(self.layout), list(layout),
+                                   [0, 0, 0], 1)
         return VoxelSet(words, self.count, layout, self.ndim, self.batch_size, self.scene,
                         self.origin, self.spacing, self.extent, self.exact, self.status, self.rows)
 
@@ -152,8 +153,8 @@ def permute_rows(features, index, inverse):
     """features[index], with the exact gradient grad[inverse].
 
     features  [rows, channels], any floating type
-    index     int32 [rows]: a permutation; negative entries give rows of zeros
-    inverse   int32 [rows]: the inverse permutation
+    index     int32: rows, no two alike; negative entries give rows of zeros
+    inverse   int32 [rows]: where each row is in `index`, or -1
     """
     return ops.permute_rows.default(features, index, inverse)
 
@@ -260,10 +261,10 @@ def expand(source, kernel_size, stride=1, padding=0, dilation=1, *, capacity=Non
     return narrow([made])[0] if exact else made
 
 
-def narrow(sets):
+def narrow(sets, name="source"):
     """Makes sets exact that were made with capacities: one read-back for all of them.
 
-    Raises ValueError if a capacity was exceeded, or a voxel is at fault.
+    name: what was at fault, in errors. Raises ValueError if a capacity was exceeded, or a voxel is at fault.
     """
     if not sets:
         return []
@@ -271,7 +272,7 @@ def narrow(sets):
     exact = []
     for s in sets:
         count, *status = itertools.islice(found, 1 + s.status.numel())
-        check_status(status, "source" if s.rows is None else "indices")
+        check_status(status, name if s.rows is None else "indices")
         rows = s.rows if status[-1] else None
         words = s.words[:count]
         words = words.clone() if 2 * count < s.capacity else words

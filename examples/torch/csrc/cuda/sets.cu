@@ -112,25 +112,21 @@ status words_unpack(const spira::word_layout *layout, set_ref set, int32_t *coor
 
 template <typename W, typename V>
 static __global__ void __launch_bounds__(256)
-    words_repack_kernel(spira::word_layout from, spira::voxel_set<W> set, spira::word_layout to,
-                        V *words) {
+    words_repack_kernel(repack_job job, spira::voxel_set<W> set, V *words) {
     const int32_t i = (int32_t)(blockIdx.x * 256 + threadIdx.x);
     if (i < set.capacity) {
-        words[i] = i < spira::voxel_set_count(set)
-                       ? spira::word_pack<V>(&to, spira::word_unpack<W>(&from, set.words[i]))
-                       : spira::word_none<V>();
+        words[i] = i < spira::voxel_set_count(set) ? repack_word<W, V>(job, set.words[i])
+                                                   : spira::word_none<V>();
     }
 }
 
-status words_repack(const spira::word_layout *from, set_ref set, const spira::word_layout *to,
-                    void *words, stream_ref stream) {
+status words_repack(const repack_job *job, set_ref set, void *words, stream_ref stream) {
     const unsigned grid = (unsigned)spira::ceil_div(set.capacity, 256);
-    return spira::word_dispatch(from, [&](auto in) {
-        return spira::word_dispatch(to, [&](auto out) {
+    return spira::word_dispatch(&job->from, [&](auto in) {
+        return spira::word_dispatch(&job->to, [&](auto out) {
             typedef decltype(in) W;
             typedef decltype(out) V;
-            words_repack_kernel<W, V>
-                <<<grid, 256, 0, stream>>>(*from, set_as<W>(set), *to, (V *)words);
+            words_repack_kernel<W, V><<<grid, 256, 0, stream>>>(*job, set_as<W>(set), (V *)words);
             return spira::status_of_launch("repack");
         });
     });

@@ -5,10 +5,11 @@
     spira.pytorch.install_as_spconv()    # or: leave the model's imports as they are
 
 What differs, and what is not there: README.md, "From spconv". What spconv has not:
-prepare, capacities, pad, sort_rows, norm_relu, BatchNorm1d, convert_batchnorm,
-contiguous_weights, export, qat, and count=, capacities= and ordered= of SparseConvTensor.
+prepare, capacities, pad, sort_rows, norm_relu, BatchNorm1d, convert_batchnorm, prune, subdivide,
+to_children, largest, contiguous_weights, export, qat, and count=, capacities= and ordered= of SparseConvTensor.
 """
 from . import names, qat
+from .choose import largest, prune, subdivide, to_children
 from .conv import (SparseConv1d, SparseConv2d, SparseConv3d, SparseConvolution,
                    SparseConvTranspose1d, SparseConvTranspose2d, SparseConvTranspose3d,
                    SparseInverseConv1d, SparseInverseConv2d, SparseInverseConv3d, SubMConv1d,

@@ -61,7 +61,7 @@ def noted(x, layer, kind, here, find):
 class SparseConvolution(SparseModule):
     """What all convolutions share.
 
-    weight   [out_channels, *kernel_size, in_channels], as spconv 2 stores it. In memory the axes
+    weight   [out_channels, *kernel_size, in_channels / groups], as spconv 2 stores it. In memory the axes
              are in the operators' order, [*reversed(kernel_size), in_channels, out_channels]: a
              weight is not contiguous, and no step orders it. The weights of a plain 1x1 layer (size
              1, stride 1) are contiguous, but their numbers are [in_channels, out_channels]: so
@@ -83,8 +83,9 @@ class SparseConvolution(SparseModule):
                  record_voxel_count=False, act_type=None, act_alpha=0, act_beta=0,
                  large_kernel_fast_algo=False, name=None, device=None, dtype=None):
         super().__init__(name=name)
-        if groups != 1:
-            raise NotImplementedError(f"groups: only 1, not {groups}")
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ValueError(f"groups: {groups} does not divide {in_channels} and {out_channels} "
+                             "channels")
         if getattr(act_type, "name", act_type) not in (None, "None_"):
             raise NotImplementedError(f"act_type: {act_type}; put the activation behind the layer")
         self.ndim, self.in_channels, self.out_channels = ndim, in_channels, out_channels
@@ -100,7 +101,7 @@ class SparseConvolution(SparseModule):
         self.act_type, self.act_alpha, self.act_beta = act_type, act_alpha, act_beta
         self._check_sizes()
         self.conv1x1 = set(self.kernel_size) == {1} and set(self.stride) == {1} and \
-            not inverse and not transposed
+            not inverse and not transposed and groups == 1
         if self.conv1x1 and not subm and any(self.padding):
             raise ValueError("padding: 0 is needed by a layer of size 1 and stride 1, not "
                              f"{list(self.padding)}")
@@ -132,14 +133,14 @@ class SparseConvolution(SparseModule):
                              f"{list(self.output_padding)}")
 
     def _empty_weight(self, made):
+        in_channels = self.in_channels // self.groups
         if self.conv1x1:
-            return torch.empty(self.out_channels, *self.kernel_size, self.in_channels, **made)
-        ordered = torch.empty(*reversed(self.kernel_size), self.in_channels, self.out_channels,
-                              **made)
+            return torch.empty(self.out_channels, *self.kernel_size, in_channels, **made)
+        ordered = torch.empty(*reversed(self.kernel_size), in_channels, self.out_channels, **made)
         return ordered.permute(self.ndim + 1, *reversed(range(self.ndim)), self.ndim)
 
     def reset_parameters(self):
-        bound = 1 / math.sqrt(max(1, self.in_channels * math.prod(self.kernel_size)))
+        bound = 1 / math.sqrt(max(1, self.weight[:1].numel()))
         with torch.no_grad(): # the same numbers, whatever the order of the memory
             self.weight.copy_(torch.empty_like(
                 self.weight, memory_format=torch.contiguous_format).uniform_(-bound, bound))
@@ -159,11 +160,12 @@ class SparseConvolution(SparseModule):
         self._check_features(features, weight)
         rows, taps = here.first_rows(features), self.weight_of_map(weight)
         if self.inverse:
-            sums = layers.conv(rows, taps, bias, found.map.reverse())
+            sums = layers.conv(rows, taps, bias, found.map.reverse(), self.groups)
             return input.with_ordered(found.source.all_rows(sums), found.source, notes)
-        sums = layers.conv(rows, taps, bias, found.map)
+        sums = layers.conv(rows, taps, bias, found.map, self.groups)
         if self.subm and here.extra is not None:
-            centre = weight[(slice(None), *(size // 2 for size in self.kernel_size))].t()
+            centre = weight[(slice(None), *(size // 2 for size in self.kernel_size))]
+            centre = torch.block_diag(*centre.chunk(self.groups)).t()
             sums = here.all_rows(sums, features, centre)
         return input.with_ordered(sums, found.outputs, notes)
 
@@ -177,7 +179,8 @@ class SparseConvolution(SparseModule):
         self._check_features(features, weight)
         rows = features.new_zeros(coarse.rows, self.in_channels).index_copy(0, place,
                                                                             features[kept])
-        sums = layers.conv(rows, self.weight_of_map(weight), bias, kernel_map.reverse())
+        sums = layers.conv(rows, self.weight_of_map(weight), bias, kernel_map.reverse(),
+                           self.groups)
         return x.with_ordered(sums, fine)
 
     def _tensors(self):
@@ -251,6 +254,7 @@ class SparseConvolution(SparseModule):
         parts = [f"{self.in_channels}, {self.out_channels}"]
         parts += [f"{name}={list(getattr(self, name))}"
                   for name in ("kernel_size", "stride", "padding", "dilation")]
+        parts += [f"groups={self.groups}"] if self.groups > 1 else []
         return ", ".join(parts + [f"bias={self.bias is not None}, indice_key={self.indice_key!r}"])
 
 

@@ -58,6 +58,7 @@ class CoordinateSet:
                     None. These rows stand behind the others
     path            the rules that lead from the user's indices to this set, as a tuple
     recipe, number  see Recipe
+    taken, parents  of a set that features chose: its choose.Taken, and the set that it came from
     """
 
     def __init__(self, voxels, spatial_shape, capacities=None, recipe=None, number=0, path=(),
@@ -68,6 +69,7 @@ class CoordinateSet:
         self.number = number
         self.padding = self.extra = None
         self.promised = None # the order of rows that are said to be in order
+        self.taken = self.parents = None
         self._maps, self._strided, self._grown = {}, {}, {}
         self._indices, self._version = None, None
         if indices is not None:
@@ -187,6 +189,8 @@ class CoordinateSet:
         return call(features, self.voxels)
 
     def check(self):
+        if self.parents is not None:
+            self.parents.check()
         for voxels in self.all_sets():
             voxels.check()
         if self.promised is not None:

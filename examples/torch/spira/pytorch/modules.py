@@ -33,7 +33,7 @@ def is_sparse_conv(module):
 # Modules that treat each row alike, or all rows together: the order of the rows does not matter,
 # so features stay in the order of the set between two sparse layers.
 ORDERLESS = (nn.modules.batchnorm._BatchNorm, nn.ReLU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.ELU,
-             nn.Sigmoid, nn.Tanh, nn.Linear, nn.LayerNorm, nn.Identity, nn.Dropout, nn.Hardswish,
+             nn.Sigmoid, nn.Tanh, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Identity, nn.Dropout, nn.Hardswish,
              nn.Softplus)
 
 

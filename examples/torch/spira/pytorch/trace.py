@@ -320,6 +320,8 @@ class Builder:
                    "possible")
         if m is not None and m.transposed:
             refuse(value.where, "a transposed convolution, which no table has")
+        if m is not None and m.groups > 1:
+            refuse(value.where, "a convolution with groups, which is not exported")
         if m is None: # nn.Linear
             weight = array(value.matrix)[None, None, None]
             bias = None if value.added is None else array(value.added)
