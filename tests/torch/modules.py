@@ -350,11 +350,11 @@ def test_planted_errors_are_caught():
     make = lambda library: [library.SubMConv3d(4, 6, 3), library.SparseConv3d(6, 5, 3, 2, 1)]
     conv = spira.layers.conv
 
-    def one_row(features, weight, bias, kmap):
+    def one_row(features, weight, bias, kmap, groups):
         y = conv(features, weight, bias, kmap)
         return torch.cat([y[:-1], y[-1:] * 1.001])
 
-    def one_gradient(features, weight, bias, kmap):
+    def one_gradient(features, weight, bias, kmap, groups):
         return conv(features, weight * 1.0, bias, kmap) + 0 * weight.sum() + \
             (weight - weight.detach()).sum() * 1e-3
 
