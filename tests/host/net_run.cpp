@@ -664,3 +664,67 @@ TEST(net_host_refuses_a_layout_of_smaller_strides) {
     CHECK_STATUS(s, status_stride);
     CHECK_EQUAL(s.detail, 4);
 }
+
+// Children need more room than their parents. With an extent, planning refuses a layout without it;
+// without one, a run records the first voxel that has a child beyond the layout, and leaves those
+// children out.
+TEST(net_host_words_out_of_bits) {
+    network n;
+    networks::network_begin(&n, 8);
+    networks::network_add(&n, "fine", net_layer_children("", net_input, net_none));
+    networks::network_conv(&n, "end", 0, 4, 3, 1);
+    host_run<uint32_t> r;
+    r.net = &n;
+    r.limits = limits_make(2, 8);
+    r.limits.keep_all = true;
+    r.limits.stride = {4, 4, 4};
+    r.limits.grid = {{0, 0, 0}, {3, 3, 3}};
+    word_need need = {};
+    need.batches = 1;
+    need.hi = {8, 8, 8};
+    need.stride = {4, 4, 4};
+    need.reach = {5, 5, 5}; // 8 + 5 + 1 + a bias of 8 is 22: a field of 5 bits holds 17 at most
+    REQUIRE_OK(word_fit(&need, &r.layout));
+    r.layout.hi = {9, 9, 9}; // of a layout that has no room but for these voxels
+    net_plan plan;
+    const status refused = net_plan_host<uint32_t>(n.layers, n.count, &r.layout, &r.limits, &plan);
+    char text[256];
+    CHECK_STATUS(refused, status_layer);
+    CHECK(strstr(status_text(refused, text, sizeof text), "outside of the word layout"));
+
+    r.limits.grid = {};
+    r.words = {word_pack<uint32_t>(&r.layout, {0, 0, 0, 0}),
+               word_pack<uint32_t>(&r.layout, {0, 8, 8, 4})};
+    r.features = values_random(9, 2 * 8);
+    run_host(&r);
+    CHECK_EQUAL(r.trouble.flags, (uint32_t)device_flag_range);
+    const status told = device_status_read(&r.trouble);
+    CHECK_STATUS(told, status_out_of_range);
+    CHECK_EQUAL(told.detail, 1);
+    const net_run_args<uint32_t> run = run_args(&r);
+    const voxel_set<uint32_t> fine = net_output(r.plan.get(), 1, &run).set;
+    REQUIRE(CHECK_EQUAL(*fine.count, 10)); // 8, and two along z
+    for (int i = 0; i < 10; ++i) {
+        const voxel v = word_unpack<uint32_t>(&r.layout, fine.words[i]);
+        CHECK(v.x <= 9 && v.y <= 9 && v.z <= 9 && (i < 8 ? v.z < 4 : v.x == 8));
+    }
+
+    // A grid that grows from 32-bit words to 64, and from these to more than there are.
+    for (const int bits : {9, 19}) {
+        r.limits.grid = {{0, 0, 0}, {1 << bits, 1 << bits, 1 << bits}};
+        need = {};
+        need.batches = 1;
+        REQUIRE_OK(net_need(n.layers, n.count, &r.limits, &need));
+        const status fitted = word_fit(&need, &r.layout);
+        if (bits == 9) {
+            CHECK_OK(fitted);
+            CHECK_EQUAL(r.layout.bits, 64);
+            CHECK_STATUS(net_plan_host<uint32_t>(n.layers, n.count, &r.layout, &r.limits, &plan),
+                         status_unsupported);
+        } else {
+            CHECK_STATUS(fitted, status_bits);
+            CHECK_EQUAL(fitted.detail, 2);
+        }
+    }
+    guarded_finish();
+}
