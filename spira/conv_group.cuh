@@ -75,7 +75,9 @@ SPIRA_API status conv_group_grad_weight(const conv_group_grad_args *args, void *
         parts = conv_group_grad_take(w, &args->shape, args->capacity);
     }));
     return numeric_dispatch<format>(args->shape.type, [&](auto tag) {
-        return group_grad_launch<typename decltype(tag)::element>(args, parts, stream);
+        typedef typename decltype(tag)::element E;
+        return conv_group_depthwise(args->shape) ? group_grad_launch<E, 1>(args, parts, stream)
+                                                 : group_grad_launch<E, 4>(args, parts, stream);
     });
 }
 
