@@ -76,7 +76,8 @@ SPIRA_API status expand_chain(const device_info *gpu, const expand_args<W> *args
 //          points of the rule's grid; device_flag_range if it is beyond the grid's ends, of no
 //          batch of the layout, or touches an output outside of the layout. Such voxels or outputs
 //          are left out. device_flag_capacity: a count of `in` or of outputs above the capacity
-// errors   a transposed kernel, a ratio, padding or extent that is not allowed, 2^30 or more
+// errors   a transposed kernel at a ratio above 1, a ratio, padding or extent that is not allowed,
+// 2^30 or more
 //          outputs that inputs may touch
 // Asynchronous, deterministic, equal to expand_host.
 // cost     one input touches up to the product over the axes of ceil(size / period) outputs, where

@@ -25,6 +25,11 @@
 // not depend on it. `downsample` floors to multiples of a stride from origin 0: after a layer that
 // moved the origin, use `expand`, with the grid that `expand_out` returns.
 //
+// A transposed kernel, at ratio 1, has all voxels that it reaches from an input: input + offset. Of
+// an odd size these are the same; of an even one outputs are stored at their last tap, not at the
+// first: offsets lead from 0 to size - 1, forward, so tap = size - 1 + kernel_first(size) above.
+// With padding (size - 1) * dilation an extent takes none of them away.
+//
 // Outputs reach beyond their inputs by up to kernel_reach: fit the layout to `expand_need`.
 #ifndef SPIRA_EXPAND_H
 #define SPIRA_EXPAND_H
@@ -75,9 +80,8 @@ SPIRA_API status expand_axis_check(const expand_axis *a) {
     return status_success();
 }
 
-// Computes the members of an axis from out_origin on.
+// Computes the members of an axis from out_origin on, but for `tap`, which is given.
 SPIRA_API status expand_axis_derive(expand_axis *a) {
-    a->tap = -kernel_first(a->size);
     int64_t origin = a->origin + ((int64_t)a->tap * a->dilation - a->padding) * a->spacing;
     SPIRA_REQUIRE(origin >= -voxel_index_max && origin <= voxel_index_max, status_bad_size,
                   "rule.padding (moves the origin too far)", a->padding);
@@ -104,8 +108,8 @@ SPIRA_API status expand_axes_make(const kernel_shape *kernel, const expand_rule 
                                   expand_axes *axes) {
     SPIRA_TRY(kernel_check(kernel));
     SPIRA_REQUIRE(rule, status_null_pointer, "rule", 0);
-    SPIRA_REQUIRE(!kernel->transposed, status_unsupported,
-                  "kernel.transposed (its output set exists already)", 0);
+    SPIRA_REQUIRE(!kernel->transposed || triple_equal(rule->ratio, triple_make(1, 1, 1)),
+                  status_unsupported, "kernel.transposed (at a ratio above 1)", 0);
     const expand_grid *g = &rule->grid;
     expand_axis *const axis[3] = {&axes->x, &axes->y, &axes->z};
     for (int a = 0; a < 3; ++a) {
@@ -117,6 +121,8 @@ SPIRA_API status expand_axes_make(const kernel_shape *kernel, const expand_rule 
         axis[a]->padding = triple_at(rule->padding, a);
         axis[a]->origin = triple_at(g->origin, a);
         axis[a]->extent = triple_at(g->extent, a);
+        axis[a]->tap = (kernel->transposed ? axis[a]->size - 1 : 0) +
+                       (kernel->transposed ? 1 : -1) * kernel_first(axis[a]->size);
         SPIRA_TRY(status_on_axis(expand_axis_check(axis[a]), a));
         SPIRA_TRY(status_on_axis(expand_axis_derive(axis[a]), a));
     }
@@ -276,7 +282,7 @@ enum { expand_levels_most = 6 }; // layers behind each other whose sets are made
 template <typename W>
 struct expand_args {
     const word_layout *layout;  // on the host; has room for the outputs (expand_need)
-    const kernel_shape *kernel; // its stride is the spacing of `in`
+    const kernel_shape *kernel; // its stride is the spacing of `in`; transposed: see above
     const expand_rule *rule;    // ratio, padding and grid of the layer
     voxel_set<W> in;            // on the rule's grid
     voxel_set<W> out;       // on the grid of expand_out; map_build(kernel, in, out) is their map

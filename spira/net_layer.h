@@ -58,9 +58,8 @@ enum net_rule : int {
                        // Stride 1 keeps the set (submanifold)
     net_rule_expand,   // spconv's: every voxel whose kernel touches an input, within the extent
                        // (expand.h). Stride 1 dilates the set
-    net_rule_generate, // transposed layers of odd size: every voxel of the finer stride that the
-                       // kernel of an input reaches, without bounds. (Size 2, stride 2: a
-                       // transposed layer to net_children of all)
+    net_rule_generate, // transposed layers: every voxel of the finer stride that the kernel of an
+                       // input reaches, without bounds
 };
 
 // The number format of a layer's features. int8 is one that a layer computes in, see net.h: what it

@@ -46,6 +46,7 @@ SPIRA_API bool net_find_alike(const net_plan *p, const net_set *node, int *set) 
                      triple_equal(s->kernel.size, node->kernel.size) &&
                      triple_equal(s->kernel.dilation, node->kernel.dilation) &&
                      triple_equal(s->kernel.stride, node->kernel.stride) &&
+                     s->kernel.transposed == node->kernel.transposed &&
                      triple_equal(s->ratio, node->ratio) &&
                      triple_equal(s->padding, node->padding) && s->sources == node->sources &&
                      s->scores == node->scores && s->threshold == node->threshold &&
@@ -187,19 +188,20 @@ SPIRA_API status net_ruled_set(net_plan *p, int i, triple stride, int *set) {
     return net_expanded_set(p, i, &node, set);
 }
 
-// All that the kernel reaches on the finer grid: the rule at ratio 1 there, with an odd size, whose
-// padding moves the grid and takes no voxel away.
+// All that the kernel reaches on the finer grid: the rule at ratio 1 there, of a transposed kernel,
+// with a padding that moves the grid and takes no voxel away.
 SPIRA_API status net_generated_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
     const triple s = p->set[p->step[i].source_set].stride, by = l->stride;
-    if (!l->transposed || l->size.x % 2 == 0 || l->size.y % 2 == 0 || l->size.z % 2 == 0) {
-        return net_fault("rule (net_rule_generate is for transposed layers of odd size)", i);
+    if (!l->transposed) {
+        return net_fault("rule (net_rule_generate is for transposed layers)", i);
     }
     if (s.x % by.x || s.y % by.y || s.z % by.z) {
         return net_fault("stride (does not divide the source's: see net_limits.stride)", i);
     }
     net_set node = {};
     node.stride = node.kernel.stride = triple_make(s.x / by.x, s.y / by.y, s.z / by.z);
+    node.kernel.transposed = true;
     node.ratio = triple_make(1, 1, 1);
     node.padding = triple_make((l->size.x - 1) * l->dilation.x, (l->size.y - 1) * l->dilation.y,
                                (l->size.z - 1) * l->dilation.z);

@@ -12,13 +12,14 @@
 struct layer {
     int size[3], dilation[3], ratio[3], padding[3];
     int spacing[3], origin[3], extent[3];
+    bool transposed;
 };
 
 static kernel_shape kernel_of(const layer *l) {
     return {{l->size[0], l->size[1], l->size[2]},
             {l->dilation[0], l->dilation[1], l->dilation[2]},
             {l->spacing[0], l->spacing[1], l->spacing[2]},
-            false};
+            l->transposed};
 }
 
 static expand_rule rule_of(const layer *l) {
@@ -57,8 +58,9 @@ static taps taps_of(const layer *l, const rows_by_index &in, const indexed &o) {
         for (int y = 0; y < l->size[1]; ++y) {
             for (int z = 0; z < l->size[2]; ++z) {
                 indexed i = {o.batch, {x, y, z}};
-                for (int a = 0; a < 3; ++a) {
-                    i.at[a] = o.at[a] * l->ratio[a] - l->padding[a] + i.at[a] * l->dilation[a];
+                for (int a = 0; a < 3; ++a) { // the offsets of a transposed kernel run backwards
+                    const int tap = l->transposed ? l->size[a] - 1 - i.at[a] : i.at[a];
+                    i.at[a] = o.at[a] * l->ratio[a] - l->padding[a] + tap * l->dilation[a];
                 }
                 auto row = in.find(i);
                 found.push_back(row == in.end() ? -1 : row->second);
@@ -115,7 +117,7 @@ static voxel voxel_at(const indexed &i, const int origin[3], const int spacing[3
 static layer layer_behind(const layer *l) {
     layer next = *l;
     for (int a = 0; a < 3; ++a) {
-        int tap = l->size[a] % 2 ? (l->size[a] - 1) / 2 : 0;
+        int tap = l->size[a] % 2 ? (l->size[a] - 1) / 2 : l->transposed ? l->size[a] - 1 : 0;
         next.spacing[a] = l->spacing[a] * l->ratio[a];
         next.origin[a] = l->origin[a] + (tap * l->dilation[a] - l->padding[a]) * l->spacing[a];
         next.extent[a] = l->extent[a] ? positions_of(l, a) : 0;
@@ -245,11 +247,12 @@ struct scene {
 static scene scene_random(random_state *r) {
     scene s;
     int bounded = random_int(r, 0, 3);
+    s.l.transposed = random_int(r, 0, 3) == 0;
     for (int a = 0; a < 3; ++a) {
         layer *l = &s.l;
         l->size[a] = random_int(r, 1, 5);
         l->dilation[a] = random_int(r, 1, 2);
-        l->ratio[a] = random_int(r, 1, 3);
+        l->ratio[a] = l->transposed ? 1 : random_int(r, 1, 3);
         l->padding[a] = random_int(r, 0, random_int(r, 0, 6));
         l->spacing[a] = random_int(r, 1, 4);
         l->origin[a] = random_int(r, -30, 30);
@@ -345,7 +348,8 @@ static layer layer_of(triple size, triple ratio, triple padding) {
             {padding.x, padding.y, padding.z},
             {1, 1, 1},
             {0, 0, 0},
-            {0, 0, 0}};
+            {0, 0, 0},
+            false};
 }
 
 // One voxel; which outputs there are is counted by hand.
@@ -443,7 +447,7 @@ TEST(expand_extents_of_second) {
 static void check_inverse(const word_layout *layout, const layer *l, voxel_set<uint32_t> in,
                           voxel_set<uint32_t> out, const std::vector<taps> &pairs) {
     kernel_shape back = kernel_of(l);
-    back.transposed = true;
+    back.transposed = !l->transposed;
     int64_t volume = kernel_volume(&back);
     int32_t *map = guarded_new<int32_t>(in.capacity * volume);
     REQUIRE_OK(map_build_host(layout, &back, out, in, map));

@@ -4,6 +4,8 @@
 #include "../support/net_plans.h"
 #include "../support/net_tables.h"
 
+#include <map>
+
 // ---- running ------------------------------------------------------------------------------------
 
 namespace {
@@ -332,20 +334,16 @@ TEST(net_host_groups) {
     check_network<uint32_t>(&n, 700, 1000, 1);
 }
 
-// Six voxels and what a kernel of 3 makes of them at half their stride: the numbers that
-// MinkowskiEngine's generative layer gives.
-TEST(net_host_generated_numbers) {
-    const voxel six[] = {{0, 0, 0, 0}, {0, 0, 0, 2}, {0, 0, 2, 2},
-                         {0, 2, 0, 0}, {0, 2, 2, 2}, {0, 6, 4, 0}};
-    const struct {
-        voxel at;
-        float value;
-    } wanted[] = {{{0, -1, -1, -1}, 1}, {{0, 0, 0, 0}, 14}, {{0, 0, 0, 1}, 41},
-                  {{0, 0, 1, 2}, 67},   {{0, 1, 0, 1}, 92}, {{0, 1, 1, 1}, 175},
-                  {{0, 2, 1, 1}, 122},  {{0, 6, 4, 0}, 84}, {{0, 7, 5, 1}, 162}};
+// Six voxels of stride `ratio`, and what a generative layer makes of them at stride 1, by a loop
+// over
+// inputs and offsets; weights count offsets from 1, features voxels.
+void check_generated(triple size, triple ratio, int32_t outputs, double sum) {
+    const int six[][3] = {{0, 0, 0}, {0, 0, 1}, {0, 1, 1}, {1, 0, 0}, {1, 1, 1}, {3, 2, 0}};
     network n;
     networks::network_begin(&n, 1);
     networks::network_add(&n, "made", net_layer_conv("", net_input, 1, 3, 2));
+    n.layers[0].size = size;
+    n.layers[0].stride = ratio;
     n.layers[0].transposed = true;
     n.layers[0].rule = net_rule_generate;
     host_run<uint32_t> r;
@@ -353,40 +351,57 @@ TEST(net_host_generated_numbers) {
     r.net = &n;
     r.limits = limits_make(6, 1);
     r.limits.keep_all = r.limits.count_pairs = true;
-    r.limits.stride = {2, 2, 2};
+    r.limits.stride = ratio;
     need.batches = 1;
-    need.hi = {6, 4, 2};
+    need.hi = triple_multiply({3, 2, 1}, ratio);
     REQUIRE_OK(net_need(n.layers, 1, &r.limits, &need));
     REQUIRE_OK(word_fit(&need, &r.layout));
-    for (const voxel &v : six) {
-        r.words.push_back(word_pack<uint32_t>(&r.layout, v));
+    const kernel_shape kernel = {size, {1, 1, 1}, {1, 1, 1}, false};
+    const int volume = kernel_volume(&kernel);
+    std::map<uint32_t, float> wanted;
+    for (const auto &v : six) {
+        const triple at = triple_multiply({v[0], v[1], v[2]}, ratio);
+        r.words.push_back(word_pack<uint32_t>(&r.layout, {0, at.x, at.y, at.z}));
         r.features.push_back((float)r.words.size());
+        for (int k = 0; k < volume; ++k) {
+            const triple by = kernel_displacement(&kernel, k);
+            const voxel to = {0, at.x + by.x, at.y + by.y, at.z + by.z};
+            REQUIRE(CHECK(word_contains(&r.layout, to)));
+            wanted[word_pack<uint32_t>(&r.layout, to)] += (float)(k + 1) * (float)r.words.size();
+        }
     }
-    for (int k = 0; k < 27; ++k) {
+    for (int k = 0; k < volume; ++k) {
         r.params.push_back((float)k + 1);
     }
     run_host(&r);
     CHECK_OK(device_status_read(&r.trouble));
     const net_run_args<uint32_t> run = run_args(&r);
     const net_result<uint32_t> out = net_output(r.plan.get(), 0, &run);
-    const float *features = (const float *)out.features;
-    REQUIRE(CHECK_EQUAL(*out.set.count, 124));
-    float sum = 0;
-    for (int i = 0; i < 124; ++i) {
-        sum += features[i];
-    }
-    CHECK_EQUAL(sum, 7938.0f);
+    REQUIRE(CHECK_EQUAL(*out.set.count, (int32_t)wanted.size()));
+    CHECK_EQUAL(*out.set.count, outputs);
+    const float *feature = (const float *)out.features;
+    const uint32_t *word = out.set.words;
+    double all = 0;
     for (const auto &w : wanted) {
-        const uint32_t word = word_pack<uint32_t>(&r.layout, w.at);
-        const int64_t at = std::find(out.set.words, out.set.words + 124, word) - out.set.words;
-        REQUIRE(CHECK(at < 124));
-        CHECK_EQUAL(features[at], w.value);
+        CHECK_EQUAL(*word++, w.first);
+        CHECK_EQUAL(*feature, w.second);
+        all += *feature++;
     }
+    CHECK(sum == 0 || all == sum);
     int32_t pairs = 0;
-    for (int k = 0; k < 27; ++k) {
+    for (int k = 0; k < volume; ++k) {
         pairs += ((const int32_t *)(r.memory + r.plan->map[0].pairs))[k];
     }
-    CHECK_EQUAL(pairs, 162);
+    CHECK_EQUAL(pairs, 6 * volume);
+}
+
+// The first two are the numbers that MinkowskiEngine's generative layer gives.
+TEST(net_host_generated_numbers) {
+    check_generated({3, 3, 3}, {2, 2, 2}, 124, 7938);
+    check_generated({2, 2, 2}, {2, 2, 2}, 48, 756);
+    check_generated({4, 4, 4}, {2, 2, 2}, 248, 0);
+    check_generated({2, 5, 4}, {3, 1, 2}, 172, 0);
+    check_generated({1, 2, 1}, {4, 4, 4}, 12, 0);
 }
 
 TEST(net_host_known_networks) {

@@ -27,7 +27,11 @@ inline expand_layer layer_make(triple size, triple ratio, triple padding,
 inline expand_layer layer_random(random_state *r, int most = 20) {
     expand_layer l = {reference_random_kernel(r, 5, 2, {1, 1, 1}), {}};
     l.kernel.stride = {random_int(r, 1, 4), random_int(r, 1, 4), random_int(r, 1, 4)};
-    l.rule.ratio = {random_int(r, 1, 3), random_int(r, 1, 3), random_int(r, 1, 3)};
+    l.kernel.transposed = random_int(r, 0, 3) == 0;
+    l.rule.ratio = {1, 1, 1};
+    if (!l.kernel.transposed) {
+        l.rule.ratio = {random_int(r, 1, 3), random_int(r, 1, 3), random_int(r, 1, 3)};
+    }
     l.rule.padding = {random_int(r, 0, 4), random_int(r, 0, 4), random_int(r, 0, 4)};
     l.rule.grid.origin = {random_int(r, -99, 99), random_int(r, -99, 99), random_int(r, -99, 99)};
     if (random_int(r, 0, 1)) {
