@@ -51,15 +51,40 @@ SPIRA_BOTH F activation_divide(F a, F b) {
     return a / b;
 }
 
-// On the GPU in two instructions: its error is small beside what is added to it in silu.
+// On the GPU in two instructions, and 0 below 2^-126: its error is small beside what is added to it
+// in silu.
 template <typename F>
 SPIRA_BOTH F activation_exp(F x) {
 #ifdef __CUDA_ARCH__
     if constexpr (sizeof(F) == sizeof(float)) {
-        return __expf(x);
+        float power;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.4426950408889634f));
+        return power;
     }
 #endif
     return (F)exp(x);
+}
+
+// erfc(z) / 2 for z of 0 and more. On the GPU by the fit of Numerical Recipes (erfcc): within 2^-22
+// of 1, and 3e-6 of itself up to 1e-6.
+template <typename F>
+SPIRA_BOTH F activation_tail(F z) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(F) == sizeof(float)) {
+        const float t = activation_divide(1.0f, fmaf(0.5f, z, 1.0f));
+        float fit = fmaf(0.17087277f, t, -0.82215223f);
+        fit = fmaf(fit, t, 1.48851587f);
+        fit = fmaf(fit, t, -1.13520398f);
+        fit = fmaf(fit, t, 0.27886807f);
+        fit = fmaf(fit, t, -0.18628806f);
+        fit = fmaf(fit, t, 0.09678418f);
+        fit = fmaf(fit, t, 0.37409196f);
+        fit = fmaf(fit, t, 1.00002368f);
+        fit = fmaf(fit, t, -1.26551223f);
+        return 0.5f * t * activation_exp(fmaf(-z, z, fit));
+    }
+#endif
+    return (F)0.5 * (F)erfc(z);
 }
 
 // f(x) of an activation, for numbers: NaN stays NaN (epilogue_apply, conv_activate).
@@ -73,8 +98,10 @@ SPIRA_BOTH F activation_apply(F x, activation act, F slope) {
         return x < 0 ? x * slope : x;
     case activation_silu:
         return activation_divide(x, 1 + activation_exp(-x));
-    case activation_gelu: // erfc: 1 + erf would lose the digits of negative numbers
-        return x * (F)0.5 * (F)erfc(x * (F)-0.70710678118654752440);
+    case activation_gelu: { // by erfc: 1 + erf would lose the digits of negative numbers
+        const F tail = activation_tail((x < 0 ? -x : x) * (F)0.70710678118654752440);
+        return x * (x < 0 ? tail : 1 - tail);
+    }
     default:
         return x;
     }
