@@ -77,8 +77,7 @@ SPIRA_API status expand_chain(const device_info *gpu, const expand_args<W> *args
 //          batch of the layout, or touches an output outside of the layout. Such voxels or outputs
 //          are left out. device_flag_capacity: a count of `in` or of outputs above the capacity
 // errors   a transposed kernel at a ratio above 1, a ratio, padding or extent that is not allowed,
-// 2^30 or more
-//          outputs that inputs may touch
+//          2^30 or more outputs that inputs may touch
 // Asynchronous, deterministic, equal to expand_host.
 // cost     one input touches up to the product over the axes of ceil(size / period) outputs, where
 //          period = ratio / gcd(ratio, dilation): 8 for size 3 and ratio 2. Their bits are set in a

@@ -5,7 +5,9 @@
 
 #include "../base/launch.cuh"
 #include "../base/wide.cuh"
+#include "../index/radix.cuh"
 #include "../rows.h"
+#include "../search.h"
 
 namespace spira {
 
@@ -105,10 +107,59 @@ SPIRA_KERNEL void __launch_bounds__(row_threads)
     wide_write_channels(row, (E *)a.out + i * a.channels, a.channels, first, wide);
 }
 
+// The key of each entry of an index, for its sort.
+template <typename K>
+SPIRA_KERNEL void __launch_bounds__(row_threads)
+    row_keys_kernel(const __grid_constant__ row_lists_args a, K *key) {
+    const int64_t e = (int64_t)blockIdx.x * row_threads + threadIdx.x;
+    if (e < (int64_t)a.capacity * a.neighbours) {
+        key[e] = (K)row_lists_key(a, (int32_t)e);
+    }
+}
+
+// Where each list starts among the sorted keys.
+template <typename K>
+SPIRA_KERNEL void __launch_bounds__(row_threads)
+    row_begin_kernel(const __grid_constant__ row_lists_args a, const K *sorted) {
+    const int64_t row = (int64_t)blockIdx.x * row_threads + threadIdx.x;
+    if (row <= a.rows) {
+        a.begin[row] = search_lower_bound(sorted, 0, a.capacity * a.neighbours, (K)row);
+    }
+}
+
+// A thread adds up 8 channels of a row.
+template <typename E>
+SPIRA_KERNEL void __launch_bounds__(row_threads)
+    row_splat_kernel(const __grid_constant__ row_splat_args a, int groups, bool wide) {
+    const int64_t n = (int64_t)blockIdx.x * row_threads + threadIdx.x;
+    const int64_t row = n / groups;
+    const int first = (int)(n % groups) * row_channels;
+    if (row >= a.rows) {
+        return;
+    }
+    float sum[row_channels] = {};
+    wide_elements<E, row_channels> part;
+    for (int32_t at = a.begin[row]; at < a.begin[row + 1]; ++at) {
+        const int32_t e = a.order[at];
+        const float weight = a.weight ? a.weight[e] : 1.0f;
+        wide_read_channels((const E *)a.in + (int64_t)(e / a.neighbours) * a.channels, a.channels,
+                           first, wide, part);
+#pragma unroll
+        for (int k = 0; k < row_channels; ++k) {
+            sum[k] = fmaf(weight, element_to_float(part.at[k]), sum[k]);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < row_channels; ++k) {
+        part.at[k] = element_from_float<E>(sum[k]);
+    }
+    wide_write_channels(part, (E *)a.out + row * a.channels, a.channels, first, wide);
+}
+
 // How a launch is cut: groups of row_channels, which may be read and written at once.
 struct row_cut {
-    int64_t channels; // of the rows that threads have
-    bool aligned;     // no condition of the caller's own speaks against it
+    int64_t rows, channels; // that threads have
+    bool aligned;           // no condition of the caller's own speaks against it
     const void *a, *b;
 };
 
@@ -123,8 +174,8 @@ SPIRA_API status row_launch(void (*kernel)(A, int, bool), const A *args, const r
     const int64_t groups = ceil_div(cut.channels, row_channels);
     const bool wide = cut.aligned && cut.channels % row_channels == 0 && wide_aligned(cut.a, 16) &&
                       wide_aligned(cut.b, 16);
-    const int64_t blocks = ceil_div(args->capacity * groups, row_threads);
-    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "channels (times capacity)", cut.channels);
+    const int64_t blocks = ceil_div(cut.rows * groups, row_threads);
+    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "channels (times rows)", cut.channels);
     return kernel_launch(kernel, {(unsigned)blocks, row_threads, to.stream, to.name}, *args,
                          (int)groups, wide);
 }

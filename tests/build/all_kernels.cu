@@ -34,6 +34,8 @@ struct any_arguments {
     row_gather_args gather;
     row_gather_grad_args gather_grad;
     row_blend_args blend;
+    row_lists_args lists;
+    row_splat_args splat;
     norm_args rows_norm;
     pool_args pool;
     pool_grad_args pool_grad;
@@ -148,6 +150,8 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         row_gather_grad(&a->gather_grad, a->stream),
         norm(&a->rows_norm, a->stream),
         row_blend(&a->blend, a->stream),
+        row_lists(&a->lists, a->memory, a->bytes, a->stream),
+        row_splat(&a->splat, a->stream),
         pool(&a->pool, a->stream),
         pool_grad(&a->pool_grad, a->stream),
         voxel_features_grad(&a->features_grad, a->stream),

@@ -113,4 +113,18 @@ DEVICE_TEST(gpu_row_gather_random) {
     }
 }
 
+const splat_side splat_on_device = {
+    &memory_device, row_lists_workspace,
+    [](const row_lists_args *a, void *scratch, size_t bytes) {
+        return row_lists(a, scratch, bytes, stream_get());
+    },
+    [](const row_splat_args *a) { return row_splat(a, stream_get()); }};
+
+DEVICE_TEST(gpu_row_splat_random) {
+    random_state r = random_make(10);
+    for (int i = 0; i < (test_quick() ? 20 : 100); ++i) {
+        splat_check(&r, &splat_on_device);
+    }
+}
+
 } // namespace

@@ -193,6 +193,20 @@ TEST(row_gather_grad_random) {
     }
 }
 
+const splat_side splat_by_kernel = {&memory_host, row_lists_workspace,
+                                    [](const row_lists_args *a, void *scratch, size_t bytes) {
+                                        return row_lists(a, scratch, bytes, nullptr);
+                                    },
+                                    [](const row_splat_args *a) { return row_splat(a, nullptr); }};
+
+TEST(row_splat_random) {
+    random_state r = random_make(10);
+    for (int i = 0; i < (test_quick() ? 20 : 60); ++i) {
+        emulate::seed = (uint64_t)i;
+        splat_check(&r, i % 4 ? &splat_by_host : &splat_by_kernel);
+    }
+}
+
 // ---- refusals -----------------------------------------------------------------------------------
 
 template <typename A>
@@ -285,6 +299,31 @@ TEST(row_gather_refuses) {
                       {status_unsupported, [](G *a) { a->type = (numeric)7; }},
                       {status_unsupported, [](G *a) { a->in_grad = (void *)a->out_grad; }}},
                      [](const G *a) { return row_gather_grad_host(a); });
+}
+
+TEST(row_splat_refuses) {
+    float in[4] = {}, out[4];
+    int32_t index[2] = {}, count = 2, begin[3] = {}, order[2] = {};
+    typedef row_lists_args L;
+    check_refused<L>({index, 1, &count, 2, 2, begin, order},
+                     {{status_null_pointer, [](L *a) { a->index = nullptr; }},
+                      {status_null_pointer, [](L *a) { a->begin = nullptr; }},
+                      {status_alignment, [](L *a) { a->order = misaligned(a->order); }},
+                      {status_bad_size, [](L *a) { a->neighbours = 9; }},
+                      {status_bad_size, [](L *a) { a->capacity = INT32_MAX; }},
+                      {status_bad_size, [](L *a) { a->rows = 0; }}},
+                     [](const L *a) { return row_lists_host(a); });
+    typedef row_splat_args S;
+    check_refused<S>({in, 1, numeric_f32, 1, nullptr, begin, order, 2, out},
+                     {{status_null_pointer, [](S *a) { a->in = nullptr; }},
+                      {status_null_pointer, [](S *a) { a->order = nullptr; }},
+                      {status_alignment, [](S *a) { a->weight = (float *)((char *)a->in + 2); }},
+                      {status_bad_size, [](S *a) { a->channels = 0; }},
+                      {status_bad_size, [](S *a) { a->neighbours = 0; }},
+                      {status_bad_size, [](S *a) { a->rows = 0; }},
+                      {status_unsupported, [](S *a) { a->type = (numeric)7; }},
+                      {status_unsupported, [](S *a) { a->out = (void *)a->in; }}},
+                     [](const S *a) { return row_splat_host(a); });
 }
 
 } // namespace

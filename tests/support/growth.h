@@ -489,4 +489,120 @@ void gather_grad_check(random_state *r, const test_memory *m, F run) {
     guarded_finish();
 }
 
+// An index at random, its lists, and what is splatted along them. side: lists(args, scratch,
+// bytes), splat(args). Judged by a loop over entries in double, and by the host bit for bit.
+struct splat_side {
+    const test_memory *memory;
+    spira::status (*workspace)(const spira::row_lists_args *, size_t *); // null: no scratch
+    spira::status (*lists)(const spira::row_lists_args *, void *, size_t);
+    spira::status (*splat)(const spira::row_splat_args *);
+};
+
+struct splat_outcome {
+    std::vector<int32_t> begin, order;
+    std::vector<char> out;
+};
+
+struct splat_problem {
+    spira::row_lists_args args; // without pointers
+    int32_t count;
+    std::vector<int32_t> index;
+    std::vector<float> weight; // none: 1
+    spira::numeric type;
+    int channels;
+    std::vector<float> values;
+    std::vector<char> in;
+};
+
+inline splat_problem splat_random(random_state *r) {
+    using namespace spira;
+    const numeric types[] = {numeric_f32, numeric_tf32, numeric_f16, numeric_bf16};
+    splat_problem p = {};
+    p.args.neighbours = random_int(r, 0, 1) ? 8 : random_int(r, 1, 7);
+    p.args.capacity = random_int(r, 1, 900);
+    p.args.rows = random_int(r, 0, 3) ? random_int(r, 1, 500) : 1;
+    p.count = random_int(r, -1, p.args.capacity + 2);
+    const bool weighted = random_int(r, 0, 3) > 0;
+    for (int32_t e = 0; e < p.args.capacity * p.args.neighbours; ++e) {
+        p.index.push_back(random_int(r, -2, p.args.rows + 1));
+        p.weight.push_back((float)random_int(r, 0, 64) / 64);
+    }
+    p.weight.resize(weighted ? p.weight.size() : 0);
+    p.type = types[random_int(r, 0, 3)];
+    p.channels = random_int(r, 0, 1) ? 8 * random_int(r, 1, 4) : random_int(r, 1, 19);
+    p.values.resize((size_t)p.args.capacity * (size_t)p.channels);
+    reference_random_values(r, p.type, 1, (int64_t)p.values.size(), p.values.data());
+    p.in.resize(p.values.size() * (size_t)numeric_size(p.type));
+    reference_store(p.type, p.values.data(), (int64_t)p.values.size(), p.in.data());
+    return p;
+}
+
+inline splat_outcome splat_run(const splat_problem *p, const splat_side *side) {
+    using namespace spira;
+    const test_memory *m = side->memory;
+    row_lists_args a = p->args;
+    const int64_t bytes = (int64_t)a.rows * p->channels * numeric_size(p->type);
+    a.index = memory_put(m, p->index);
+    a.count = memory_put(m, &p->count, 1);
+    a.begin = memory_poisoned<int32_t>(m, a.rows + 1);
+    a.order = memory_poisoned<int32_t>(m, (int64_t)p->index.size());
+    size_t scratch = 1;
+    CHECK_OK(side->workspace ? side->workspace(&a, &scratch) : status_success());
+    CHECK_OK(side->lists(&a, memory_new<char>(m, (int64_t)scratch), scratch));
+    char *const out = memory_new<char>(m, bytes + 64);
+    const row_splat_args s = {memory_put(m, p->in),
+                              p->channels,
+                              p->type,
+                              a.neighbours,
+                              p->weight.empty() ? nullptr : memory_put(m, p->weight),
+                              a.begin,
+                              a.order,
+                              a.rows,
+                              out};
+    CHECK_OK(side->splat(&s));
+    splat_outcome o = {};
+    o.begin = memory_get(m, a.begin, a.rows + 1);
+    o.order = memory_get(m, a.order, o.begin.back());
+    o.out = memory_get(m, (const char *)out, bytes);
+    CHECK(memory_untouched(m, out, bytes, bytes + 64));
+    guarded_finish();
+    return o;
+}
+
+inline const splat_side splat_by_host = {
+    &memory_host, nullptr,
+    [](const spira::row_lists_args *a, void *, size_t) { return spira::row_lists_host(a); },
+    spira::row_splat_host};
+
+inline void splat_check(random_state *r, const splat_side *side) {
+    using namespace spira;
+    const splat_problem p = splat_random(r);
+    const splat_outcome got = splat_run(&p, side), host = splat_run(&p, &splat_by_host);
+    CHECK(got.begin == host.begin && got.order == host.order && got.out == host.out);
+    std::vector<double> sum((size_t)p.args.rows * (size_t)p.channels, 0.0), terms = sum;
+    std::vector<std::vector<int32_t>> lists((size_t)p.args.rows);
+    for (int32_t e = 0; e < p.count * p.args.neighbours && e < (int32_t)p.index.size(); ++e) {
+        const int32_t row = p.index[(size_t)e];
+        for (int c = 0; c < p.channels && row >= 0 && row < p.args.rows; ++c) {
+            const double term = (p.weight.empty() ? 1.0 : p.weight[(size_t)e]) *
+                                p.values[(size_t)(e / p.args.neighbours * p.channels + c)];
+            sum[(size_t)(row * p.channels + c)] += term;
+            terms[(size_t)(row * p.channels + c)] += fabs(term);
+        }
+        if (row >= 0 && row < p.args.rows) {
+            lists[(size_t)row].push_back(e);
+        }
+    }
+    std::vector<int32_t> order;
+    for (size_t row = 0; row < lists.size(); ++row) {
+        CHECK_EQUAL(got.begin[row], (int32_t)order.size());
+        order.insert(order.end(), lists[row].begin(), lists[row].end());
+    }
+    CHECK(got.order == order);
+    for (size_t i = 0; i < sum.size(); ++i) {
+        const double value = numeric_load(p.type, got.out.data(), (int64_t)i);
+        CHECK(fabs(value - sum[i]) <= 1e-5 * terms[i] + numeric_epsilon(p.type) * fabs(sum[i]));
+    }
+}
+
 #endif
