@@ -562,7 +562,7 @@ SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *
                                 run->feature[1 + layer], joined ? &shortcut : nullptr);
 }
 
-// Judges a grouped convolution: weights are fp32 in every format.
+// Judges a grouped convolution: weights are fp32 in every format, but those of tensor cores.
 template <typename W>
 SPIRA_API reference_verdict reference_net_grouped(const reference_net_run<W> *run, int layer) {
     const spira::net_layer *l = &run->net->layers[layer];
@@ -575,6 +575,11 @@ SPIRA_API reference_verdict reference_net_grouped(const reference_net_run<W> *ru
                   cin = reference_net_channels(run->net, spira::net_number(l->source)),
                   each = cin / l->groups, count = reference_net_voxels(run, layer) * cout;
     const float *const weight = run->params + reference_net_params(run->net, layer).weight;
+    const spira::numeric type = reference_net_type(run, layer);
+    const double operand =
+        spira::conv_group_tensor({(int)volume, l->groups, (int)cin, (int)cout, type})
+            ? spira::numeric_epsilon(type)
+            : 0;
     reference_verdict worst = {-1, 0, 0, 0, 0};
     for (int64_t at = 0; at < count; ++at) {
         const int64_t o = at / cout, c = at % cout, first = c / (cout / l->groups) * each;
@@ -593,9 +598,8 @@ SPIRA_API reference_verdict reference_net_grouped(const reference_net_run<W> *ru
         const double wanted =
             spira::activation_apply((sum + bias) * scale + shift, e.act, (double)e.slope);
         size = (size + fabs(bias)) * fabs(scale) + fabs(shift) + fabs(wanted);
-        const double bound =
-            spira::numeric_epsilon(reference_net_type(run, layer)) * fabs(wanted) * 1.01 +
-            ((double)(volume * each) + 30) * 0x1p-24 * size + 0x1p-24;
+        const double bound = spira::numeric_epsilon(type) * fabs(wanted) * 1.01 +
+                             (((double)(volume * each) + 30) * 0x1p-24 + operand) * size + 0x1p-24;
         const double ratio = fabs(got[(size_t)at] - wanted) / bound;
         if (!(ratio <= worst.ratio)) {
             worst = {ratio, at, (double)got[(size_t)at], wanted, bound};

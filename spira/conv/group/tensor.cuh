@@ -87,14 +87,28 @@ SPIRA_DEVICE void group_mma_weights(const group_weights &w, numeric type, int fi
     }
 }
 
-// Reads the map of the warp's outputs. rows: that are there.
-SPIRA_DEVICE void group_mma_map(const conv_group_args &a, int64_t begin, int rows, int first,
+// A warp's outputs and channels.
+struct group_mma_place {
+    int row, rows, c; // the first output, how many are there, the first channel
+};
+
+template <int wide>
+SPIRA_DEVICE group_mma_place group_mma_place_of(const conv_group_args &a) {
+    const int slices = a.shape.cout / (16 * wide), warp = (int)threadIdx.x / 32;
+    const int32_t outputs = count_clamp(*a.count, a.capacity);
+    const int64_t tile = (int64_t)(blockIdx.x / slices) * group_mma_tile;
+    const int row = (int)min_of(tile + warp * group_mma_rows, outputs);
+    return {row, min(outputs - row, (int)group_mma_rows), (int)(blockIdx.x % slices) * 16 * wide};
+}
+
+// Reads the map of the warp's outputs, of offsets from `first` on.
+SPIRA_DEVICE void group_mma_map(const conv_group_args &a, const group_mma_place &own, int first,
                                 int32_t (&map)[group_mma_rows][group_mma_span + 1]) {
     const int lane = warp_lane(), volume = a.shape.volume;
-    const int32_t *const from = a.map + begin * volume + first + lane;
+    const int32_t *const from = a.map + (int64_t)own.row * volume + first + lane;
 #pragma unroll 8
     for (int row = 0; row < group_mma_rows; ++row) {
-        const bool there = row < rows && first + lane < volume;
+        const bool there = row < own.rows && first + lane < volume;
         map[row][lane] = there ? from[(int64_t)row * volume] : -1;
     }
 }
@@ -155,13 +169,14 @@ SPIRA_DEVICE void group_mma_add(const E *in, uint32_t pitch, int32_t low, int32_
     }
 }
 
-// Finishes the warp's outputs. begin: the first; c: the first channel.
+// Finishes the warp's outputs.
 template <typename E, int wide>
-SPIRA_DEVICE void group_mma_store(const conv_group_args &a, bool wide_out, int begin, int rows,
-                                  int c, const float (&sum)[group_fragments][wide][4]) {
+SPIRA_DEVICE void group_mma_store(const conv_group_args &a, bool wide_out,
+                                  const group_mma_place &own,
+                                  const float (&sum)[group_fragments][wide][4]) {
     const int lane = warp_lane(), g = lane / 4, odd = g % 2;
     const conv_params p = group_output_params(a, wide_out);
-    const conv_output out = conv_output_of(p, c + g / (2 / wide) * 4);
+    const conv_output out = conv_output_of(p, own.c + g / (2 / wide) * 4);
 #pragma unroll
     for (int f = 0; f < group_fragments; ++f) {
         const int row = f * group_fragment + lane % 4 * 2;
@@ -170,14 +185,14 @@ SPIRA_DEVICE void group_mma_store(const conv_group_args &a, bool wide_out, int b
             const float x = __shfl_xor_sync(~0u, odd ? s[0] : s[1], 4);
             const float y = __shfl_xor_sync(~0u, odd ? s[2] : s[3], 4);
             const float4 four = odd ? make_float4(x, y, s[1], s[3]) : make_float4(s[0], s[2], x, y);
-            if (row + odd < rows) {
-                conv_output_store<E>(p, out, begin + row + odd, four);
+            if (row + odd < own.rows) {
+                conv_output_store<E>(p, out, own.row + row + odd, four);
             }
         } else {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                if (row + i < rows) {
-                    conv_output_store<E>(p, out, begin + row + i,
+                if (row + i < own.rows) {
+                    conv_output_store<E>(p, out, own.row + row + i,
                                          make_float4(sum[f][0][i], sum[f][0][2 + i], sum[f][1][i],
                                                      sum[f][1][2 + i]));
                 }
@@ -195,15 +210,11 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, 2)
     enum { channels = 16 * wide };
     auto &shared = *(group_mma_shared<wide> *)group_memory;
     const conv_group_shape &s = a.shape;
-    const int slices = s.cout / channels, c = (int)(blockIdx.x % slices) * channels;
     const int lane = warp_lane(), warp = (int)threadIdx.x / 32;
-    const int32_t outputs = count_clamp(*a.count, a.capacity);
-    const int64_t tile = (int64_t)(blockIdx.x / slices) * group_mma_tile;
-    if (tile >= outputs) {
+    const int slices = s.cout / channels, c = (int)(blockIdx.x % slices) * channels;
+    if ((int64_t)(blockIdx.x / slices) * group_mma_tile >= count_clamp(*a.count, a.capacity)) {
         return;
     }
-    const int begin = (int)min_of(tile + warp * group_mma_rows, outputs);
-    const int rows = min(outputs - begin, (int)group_mma_rows);
     const int ins = s.cin / s.groups, first = c / (s.cout / s.groups) * ins;
     float sum[group_fragments][wide][4] = {};
 #pragma unroll 1
@@ -215,20 +226,20 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, 2)
             const int count = min((int)group_mma_shared<wide>::offsets, s.volume - k);
             __syncthreads(); // the weights before have been read
             if (k % group_mma_span == 0 && (i == 0 || s.volume > group_mma_span)) {
-                group_mma_map(a, begin, rows, k, shared.map[warp]);
+                group_mma_map(a, group_mma_place_of<wide>(a), k, shared.map[warp]);
             }
             group_mma_weights<E, wide>(weights, s.type, k, count, shared);
             __syncthreads();
 #pragma unroll 1
-            for (int own = 0; own < count; ++own) {
-                const int column = (k + own) % group_mma_span;
-                group_mma_add<E, wide>(
-                    in, (uint32_t)s.cin * (uint32_t)sizeof(E), shared.map[warp][lane][column],
-                    shared.map[warp][lane + 32][column], shared.weight[own], sum);
+            for (int at = 0; at < count; ++at) {
+                const int column = (k + at) % group_mma_span;
+                group_mma_add<E, wide>(in, (uint32_t)s.cin * (uint32_t)sizeof(E),
+                                       shared.map[warp][lane][column],
+                                       shared.map[warp][lane + 32][column], shared.weight[at], sum);
             }
         }
     }
-    group_mma_store<E, wide>(a, wide_out, begin, rows, c, sum);
+    group_mma_store<E, wide>(a, wide_out, group_mma_place_of<wide>(a), sum);
 #else // no matrix instructions in this code: the same outputs, from weights that are not rounded
     const int slices = a.shape.cout / (16 * wide), slice = (int)(blockIdx.x % slices);
     for (int at = (int)threadIdx.x; at < group_mma_tile * 16 * wide; at += group_threads) {
