@@ -127,21 +127,12 @@ template <typename W>
 SPIRA_BOTH void pool_batch_range(const word_layout *layout, voxel_set<W> set, int batch,
                                  int32_t *first, int32_t *last) {
     const int32_t count = voxel_set_count(set);
-    int32_t edge[2];
+    int32_t *const edge[2] = {first, last};
     for (int side = 0; side < 2; ++side) { // by batch index: a word for batch + 1 may not exist
-        int32_t lo = 0, hi = count;
-        while (lo < hi) {
-            const int32_t middle = (lo + hi) / 2;
-            if (word_unpack(layout, set.words[middle]).batch < batch + side) {
-                lo = middle + 1;
-            } else {
-                hi = middle;
-            }
-        }
-        edge[side] = lo;
+        *edge[side] = first_not(0, count, [&](int i) {
+            return word_unpack(layout, set.words[i]).batch < batch + side;
+        });
     }
-    *first = edge[0];
-    *last = edge[1];
 }
 
 // The host loop of `pool_global` (pool.cuh), on floats in host memory.

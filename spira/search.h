@@ -62,15 +62,7 @@ SPIRA_BOTH W search_anchor(const search_walk<W> &walk, W output, int plane, int 
 // Returns the first position in source [begin, end) whose word is not below `key`, or `end`.
 template <typename W>
 SPIRA_BOTH int search_lower_bound(const W *source, int begin, int end, W key) {
-    while (begin < end) {
-        int middle = (int)(((unsigned)begin + (unsigned)end) >> 1);
-        if (source[middle] < key) {
-            begin = middle + 1;
-        } else {
-            end = middle;
-        }
-    }
-    return begin;
+    return first_not(begin, end, [&](int i) { return source[i] < key; });
 }
 
 // One step of the scan: advances the cursor to the first word that is not below `query`, and

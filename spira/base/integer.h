@@ -88,6 +88,20 @@ SPIRA_BOTH int64_t max_of(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
+// The first of begin .. end - 1 for which `before` is false, or `end`. All that follow it are, too.
+template <typename F>
+SPIRA_BOTH int first_not(int begin, int end, F before) {
+    while (begin < end) {
+        const int middle = (int)(((unsigned)begin + (unsigned)end) >> 1);
+        if (before(middle)) {
+            begin = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return begin;
+}
+
 // The rows that a count stands for: 0 .. capacity.
 SPIRA_BOTH int32_t count_clamp(int32_t count, int32_t capacity) {
     const int32_t most = count < capacity ? count : capacity;

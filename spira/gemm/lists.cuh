@@ -40,16 +40,7 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(ggs_threads)
     if (row > rows) {
         return;
     }
-    int32_t low = 0, high = total;
-    while (low < high) {
-        const int32_t middle = (low + high) / 2;
-        if (sorted[middle] < (uint32_t)row) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    begin[row] = low;
+    begin[row] = first_not(0, total, [&](int i) { return sorted[i] < (uint32_t)row; });
 }
 
 } // namespace spira

@@ -47,15 +47,10 @@ SPIRA_API join_task<W> join_task_make(const join_args<W> *a, int32_t total) {
 template <typename W>
 SPIRA_DEVICE int32_t join_before(const join_word_of<W> &of, const W *words, int32_t count, W word,
                                  bool or_equal) {
-    int32_t begin = 0, end = count;
-    while (begin < end) {
-        const int32_t middle = (begin + end) / 2;
-        const W there = join_word(of, words[middle]);
-        const bool before = or_equal ? there <= word : there < word;
-        begin = before ? middle + 1 : begin;
-        end = before ? end : middle;
-    }
-    return begin;
+    return first_not(0, count, [&](int i) {
+        const W there = join_word(of, words[i]);
+        return or_equal ? there <= word : there < word;
+    });
 }
 
 // The source row of a thread.

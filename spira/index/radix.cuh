@@ -199,6 +199,26 @@ struct radix_pass {
     uint32_t *next_state; // [tiles, C::digits] of the next pass, which this one clears
 };
 
+// The last pass writes `sorted` and `order`; order: null where keys are sorted alone.
+template <typename C, typename W>
+SPIRA_BOTH radix_pass<W> radix_pass_of(const radix_scratch<W> &s, W *sorted, int32_t *order,
+                                       const radix_digits_of &digits, int pass) {
+    const bool last = (digits.passes - pass) % 2 != 0, odd = pass % 2 != 0;
+    const int64_t half = (int64_t)s.tiles * C::digits;
+    return {s.rows,
+            radix_digit_of_pass(digits, pass),
+            last ? s.key : sorted,
+            last ? sorted : s.key,
+            pass == 0 || !order ? nullptr
+            : last              ? s.row
+                                : order,
+            last ? order : s.row,
+            s.drawn + pass,
+            s.count + pass * C::digits,
+            s.state + (odd ? half : 0),
+            s.state + (odd ? 0 : half)};
+}
+
 template <typename C, typename W>
 struct radix_shared {
     union {
@@ -389,8 +409,6 @@ template <bool with_rows, typename W>
 SPIRA_API status radix_sort(const radix_scratch<W> *s, W *sorted, int32_t *order, int first_bit,
                             int bits, cudaStream_t stream) {
     const radix_digits_of digits = radix_digits_make(first_bit, bits);
-    W *const key[2] = {s->key, sorted};
-    int32_t *const row[2] = {s->row, order};
     SPIRA_TRY(status_from_cuda(
         cudaMemsetAsync(s->drawn, 0, (size_t)radix_cleared(s->tiles) * sizeof(int32_t), stream),
         "radix sort"));
@@ -398,20 +416,9 @@ SPIRA_API status radix_sort(const radix_scratch<W> *s, W *sorted, int32_t *order
     SPIRA_TRY(kernel_launch(radix_count_kernel<W>, {blocks, radix_threads, stream, "radix sort"},
                             digits, radix_input(s, sorted, first_bit, bits), s->rows, s->count));
     for (int pass = 0; pass < digits.passes; ++pass) {
-        const int to = (digits.passes - pass) % 2; // the last one writes `sorted`
-        radix_pass<W> p = {};
-        p.rows = s->rows;
-        p.digit = radix_digit_of_pass(digits, pass);
-        p.key_in = key[!to];
-        p.key_out = key[to];
-        p.row_in = with_rows && pass > 0 ? row[!to] : nullptr;
-        p.row_out = row[to];
-        p.drawn = s->drawn + pass;
-        p.count = s->count + pass * radix_digits;
-        p.state = s->state + (int64_t)(pass % 2) * s->tiles * radix_digits;
-        p.next_state = s->state + (int64_t)((pass + 1) % 2) * s->tiles * radix_digits;
         SPIRA_TRY(kernel_launch(radix_pass_kernel<W, with_rows>,
-                                {(unsigned)s->tiles, radix_threads, stream, "radix sort"}, p));
+                                {(unsigned)s->tiles, radix_threads, stream, "radix sort"},
+                                radix_pass_of<radix_cut_alone>(*s, sorted, order, digits, pass)));
     }
     return status_success();
 }

@@ -29,26 +29,18 @@ union sort_overflow_shared {
     int32_t count[sort_digits_max];
 };
 
-// A tile of a pass. The keys are in the target before and after an even number of passes, else in
-// the memory of `key`, which the first phase has read.
+// A pass. The keys are in the target before and after an even number of passes, else in the memory
+// of `key`, which the first phase has read.
 template <typename W>
 SPIRA_DEVICE radix_pass<W> sort_overflow_pass(const sort_steps<W> &s, const sort_target<W> &to,
                                               int pass, int tiles) {
-    typedef sort_overflow_cut cut;
-    const bool odd = pass % 2;
-    W *other = (W *)s.key;
-    int32_t *other_row = (int32_t *)(other + s.shape.rows);
-    radix_pass<W> p = {};
-    p.rows = s.shape.rows;
-    p.digit = radix_digit_of_pass(sort_overflow_digits(to.bits), pass);
-    p.key_in = odd ? other : to.sorted;
-    p.key_out = odd ? to.sorted : other;
-    p.row_in = odd ? other_row : pass ? to.order : nullptr;
-    p.row_out = odd ? to.order : other_row;
-    p.count = s.overflow.count + pass * cut::digits;
-    p.state = s.overflow.state + (odd ? (int64_t)tiles * cut::digits : 0);
-    p.next_state = s.overflow.state + (odd ? 0 : (int64_t)tiles * cut::digits);
-    return p;
+    const sort_overflow &o = s.overflow;
+    const int32_t rows = s.shape.rows;
+    W *const other = (W *)s.key;
+    const radix_scratch<W> radix = {rows,    tiles,   other,  (int32_t *)(other + rows),
+                                    o.drawn, o.count, o.state};
+    return radix_pass_of<sort_overflow_cut>(radix, to.sorted, to.order,
+                                            sort_overflow_digits(to.bits), pass);
 }
 
 // Sorts all rows. Called by all threads of all blocks. Not inlined: its code would stand in front

@@ -135,13 +135,7 @@ SPIRA_DEVICE subdivide_counts subdivide_front(const subdivide_scratch &s, int ti
 // The first of the words [begin, end) whose bits from `shift` on are at least `key`, or `end`.
 template <typename W>
 SPIRA_DEVICE int32_t subdivide_first(const W *words, int32_t begin, int32_t end, int shift, W key) {
-    while (begin < end) {
-        const int32_t middle = (begin + end) / 2;
-        const bool before = words[middle] >> shift < key;
-        begin = before ? middle + 1 : begin;
-        end = before ? end : middle;
-    }
-    return begin;
+    return first_not(begin, end, [&](int i) { return words[i] >> shift < key; });
 }
 
 template <typename W>
