@@ -154,7 +154,7 @@ spira::status time_each(const decoder *d, const grown *g, const device_run *r, c
         cudaEventRecord(end, stream);
         SPIRA_TRY(spira::status_from_cuda(cudaEventSynchronize(end), "layer"));
         SPIRA_TRY(spira::status_from_cuda(cudaEventElapsedTime(&one, begin, end), "time"));
-        ms[i] = n < d->net.count ? one : spira::min_of(one, ms[i]);
+        ms[i] = n < d->net.count ? one : std::min(one, ms[i]);
     }
     return spira::status_success();
 }

@@ -92,7 +92,7 @@ SPIRA_API int ptv3_up(network *n, const char *stage, int x, int skip, int channe
 
 // Input: 4 values a voxel, as nuScenes has them (ScanNet: 6, colour and normal).
 SPIRA_API void network_ptv3(network *n, const ptv3_sizes *sizes) {
-    char text[32];
+    char text[40];
     int skip[ptv3_stages];
     network_begin(n, 4);
     spira::net_layer stem =
