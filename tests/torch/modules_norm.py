@@ -203,5 +203,53 @@ def test_joined_tensors():
         assert torch.equal(three.features, torch.cat([a.features, x.features, b.features], 1))
 
 
+def test_norms_of_batch_elements():
+    """GroupNorm and instance norm, and all gradients, against sums of each element in double; the
+    same in capacity mode."""
+    scene = Scene(batch=3, channels=12)
+    for layer, groups in ((spconv.SparseGroupNorm(4, 12), 4),
+                          (spconv.SparseGroupNorm(1, 12, eps=1e-3), 1),
+                          (spconv.SparseInstanceNorm(12), 12)):
+        layer = layer.to(DEVICE)
+        if layer.affine:
+            nn.init.uniform_(layer.weight, 0.5, 2), nn.init.uniform_(layer.bias)
+        x, leaf = scene.tensor(spconv)
+        y = layer(spconv.SparseSequential()(x))
+        judge = scene.features.clone().requires_grad_()
+        weight, bias = (None if p is None else p.detach().double().cpu().requires_grad_()
+                        for p in (layer.weight, layer.bias))
+        wanted = torch.zeros_like(judge)
+        for b in range(3):
+            rows = (scene.indices[:, 0] == b).nonzero()[:, 0]
+            made = nn.functional.group_norm(judge[rows].t()[None], groups, weight, bias, layer.eps)
+            wanted = wanted.index_add(0, rows, made[0].t())
+        close(y.features, wanted, 1e-5)
+        grad = torch.randn_like(wanted)
+        y.features.backward(grad.to(y.features)), wanted.backward(grad)
+        close(leaf.grad, judge.grad, 1e-4, "gradient of the features")
+        if layer.affine:
+            close(layer.weight.grad, weight.grad, 1e-4, "gradient of the weight")
+            close(layer.bias.grad, bias.grad, 1e-4, "gradient of the bias")
+        f, i, count = spconv.pad(x.features.detach(), x.indices, len(judge) + 9)
+        loose = spconv.SparseConvTensor(f.requires_grad_(), i, scene.shape, 3,
+                                        count=count.to(DEVICE))
+        z = layer(loose)
+        assert not z.features[len(judge):].any()
+        close(z.features[:len(judge)], y.features, 1e-6, "capacity mode")
+        z.features[:len(judge)].backward(grad.to(z.features))
+        close(f.grad[:len(judge)], leaf.grad, 1e-5, "gradient in capacity mode")
+        half = layer(x.replace_feature(x.features.half()))
+        assert half.features.dtype == torch.float16
+        close(half.features, wanted, 2e-3)
+    # PyTorch's norms of rows are as good: LayerNorm and RMSNorm keep the order of the set.
+    for norm in (nn.LayerNorm(12), nn.RMSNorm(12)):
+        norm = norm.to(DEVICE)
+        x, _ = scene.tensor(spconv)
+        y = spconv.SparseSequential(norm)(x)
+        assert torch.equal(y.features, norm(x.features))
+    raises(ValueError, "num_groups", lambda: spconv.SparseGroupNorm(5, 12))
+    raises(ValueError, "num_channels", lambda: spconv.SparseGroupNorm(4, 8).to(DEVICE)(x))
+
+
 if __name__ == "__main__":
     cases.run(globals())

@@ -383,6 +383,58 @@ def test_curves():
     raises("depth", lambda: spira.curve(voxels, "z", 17))
 
 
+# ---- between points and voxels ------------------------------------------------------------------
+
+def test_interpolation_worked_out():
+    """Six voxels, 1 to 6: plain and renormalised, at corners and at centres."""
+    voxels, values = set_of(SIX, 4), torch.arange(1.0, 7, device=DEVICE).unsqueeze(1)
+    points = torch.tensor([(.25, .5, .5), (.75, .75, .75), (3.5, 2.5, .5), (2.5, 1.5, 0),
+                           (-.25, 0, 0), (9, 9, 9)], device=DEVICE).flip(1)
+    wanted = {("zeros", False): (1.6875, 2.828125, .75, 1.5, .75, 0),
+              ("renormalise", False): (2.454545, 4.209302, 6, 6, 1, 0),
+              ("zeros", True): (.75, 1.484375, 6, 0, .0625, 0),
+              ("renormalise", True): (1, 1.938776, 6, 0, 1, 0),
+              ("nearest", False): (1, 1, 6, 0, 0, 0)}
+    for (kind, centred), expected in wanted.items():
+        made = spira.interpolate(voxels, points, None, kind, centred).to_points(values)
+        cases.close(made, torch.tensor(expected).unsqueeze(1), 1e-6, kind)
+    raises("kind", lambda: spira.interpolate(voxels, points, None, "cubic"))
+    raises("batch", lambda: spira.interpolate(voxels, points, torch.zeros(3).int().to(DEVICE)))
+    raises("points", lambda: spira.interpolate(voxels, points[:, :2]))
+
+
+def test_interpolation_and_its_way_back():
+    """Of sets whose origin and spacing are others, in every type: each is the other's gradient."""
+    fine = spira.voxel_set(random_indices((9, 8, 7), 2, 200).to(DEVICE), (9, 8, 7), 2)
+    for voxels in (fine, spira.expand(fine, 3, 2, 2)):
+        random = torch.Generator().manual_seed(1)
+        points = torch.rand(70, 3, generator=random) * torch.tensor([9.0, 8, 7])
+        batch = torch.randint(0, 2, (70,), generator=random)
+        made = spira.interpolate(voxels, points.to(DEVICE), batch.to(DEVICE), "zeros")
+        at = voxels.indices().double().cpu()
+        weight = (1 - (points[:, None].double() - at[:, 1:]).abs()).clamp(min=0).prod(2)
+        weight = weight * (batch[:, None] == at[:, 0]) # [points, voxels]
+        for type in TYPES:
+            x, p = (random_like((n, 11), n, type).to(DEVICE).requires_grad_()
+                    for n in (voxels.capacity, 70))
+            y, v = made.to_points(x), made.to_voxels(p)
+            y.backward(p.detach()), v.backward(x.detach())
+            a, b = (t.detach().double().cpu() for t in (x, p))
+            for value, expected, scale in (
+                    (y, weight @ a, weight @ a.abs()), (p.grad, weight @ a, weight @ a.abs()),
+                    (v, weight.t() @ b, weight.t() @ b.abs()), (x.grad, weight.t() @ b,
+                                                                weight.t() @ b.abs())):
+                assert value.dtype == type
+                close(value.detach(), expected, scale + 1e-3, type, "interpolation")
+    x = random_like((fine.capacity, 3), 1).to(DEVICE).requires_grad_()
+    near = spira.interpolate(fine, fine.indices()[:, 1:] + 0.5, fine.indices()[:, 0], "nearest")
+    assert torch.equal(near.to_points(x), x) and torch.equal(near.to_voxels(x), x)
+    nothing = spira.interpolate(fine, points[:0].to(DEVICE))
+    assert nothing.to_points(x).shape == (0, 3) and not nothing.to_voxels(x[:0]).any()
+    torch.library.opcheck(ops.blend.default, (x, near.index, near.weight, near.begin, near.order))
+    torch.library.opcheck(ops.splat.default, (x, near.index, near.weight, near.begin, near.order))
+
+
 # ---- convolution --------------------------------------------------------------------------------
 
 def test_conv_and_gradients():

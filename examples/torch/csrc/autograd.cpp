@@ -431,6 +431,41 @@ static Tensor permute_autograd(const Tensor &features, const Tensor &index, cons
     return permute_function::apply(features, index, inverse);
 }
 
+// ---- between points and voxels ------------------------------------------------------------------
+
+typedef Tensor blend_type(const Tensor &, const Tensor &, const Tensor &, const Tensor &,
+                          const Tensor &);
+
+// To points, or back to voxels.
+template <bool forth>
+static Tensor blend_call(const Tensor &features, const Tensor &index, const Tensor &weight,
+                         const Tensor &begin, const Tensor &order) {
+    static const auto op = operation<blend_type>(forth ? "spira::blend" : "spira::splat");
+    return op.call(features, index, weight, begin, order);
+}
+
+// The gradient of each is the other, of the same weights, which have none themselves.
+template <bool forth>
+struct blend_function : Function<blend_function<forth>> {
+    static Variable forward(AutogradContext *ctx, const Variable &features, const Tensor &index,
+                            const Tensor &weight, const Tensor &begin, const Tensor &order) {
+        at::AutoDispatchBelowADInplaceOrView below;
+        ctx->save_for_backward({index, weight, begin, order});
+        return blend_call<forth>(features, index, weight, begin, order);
+    }
+
+    static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
+        const variable_list s = ctx->get_saved_variables();
+        return only_first(blend_call<!forth>(grad[0], s[0], s[1], s[2], s[3]), 5);
+    }
+};
+
+template <bool forth>
+static Tensor blend_autograd(const Tensor &features, const Tensor &index, const Tensor &weight,
+                             const Tensor &begin, const Tensor &order) {
+    return blend_function<forth>::apply(features, index, weight, begin, order);
+}
+
 // ---- pooling ------------------------------------------------------------------------------------
 
 typedef Tensor pool_type(const Tensor &, const Tensor &, const optional<Tensor> &, const Tensor &,
@@ -548,13 +583,15 @@ TORCH_LIBRARY_IMPL(spira, Autograd, m) {
     m.impl("norm", &norm_autograd);
     m.impl("join", &join_autograd);
     m.impl("permute_rows", &permute_autograd);
+    m.impl("blend", &blend_autograd<true>);
+    m.impl("splat", &blend_autograd<false>);
     m.impl("pool", &pool_autograd);
     m.impl("pool_global", &pool_global_autograd);
     m.impl("dense", &dense_autograd);
     // Of integers: the dispatcher's default for operators without gradients costs a microsecond.
     for (const char *name :
          {"voxelize", "expand", "unpack", "repack", "choose", "choose_largest", "find_rows",
-          "unite", "curve", "map_table", "map_layout", "map_pairs"}) {
+          "unite", "curve", "around", "lists", "map_table", "map_layout", "map_pairs"}) {
         m.impl(name, torch::CppFunction::makeFallthrough());
     }
 }

@@ -16,8 +16,10 @@
 #include "spira/dense.h"
 #include "spira/device.h"
 #include "spira/expand.h"
+#include "spira/interpolate.h"
 #include "spira/join.h"
 #include "spira/pool.h"
+#include "spira/rows.h"
 #include "spira/subdivide.h"
 #include "spira/voxel.h"
 
@@ -176,6 +178,27 @@ struct curve_job {
     }
 };
 
+// The voxels around points.
+struct around_job {
+    const spira::word_layout *layout;
+    set_ref set;
+    spira::triple stride;
+    spira::interpolate_kind kind;
+    bool centred;
+    const float *points; // [rows, 3]
+    const int32_t *batch, *count;
+    int32_t rows;
+    int32_t *index;
+    float *weight;
+    spira::device_status *trouble;
+
+    template <typename W>
+    spira::interpolate_args<W> args() const {
+        return {layout, set_as<W>(set), stride,    kind,  centred, points, batch, count, rows,
+                3,      {1, 1, 1},      {0, 0, 0}, index, weight,  trouble};
+    }
+};
+
 // Global pooling, or its gradient where in_grad is given.
 struct pool_global_job {
     spira::pool_kind kind;
@@ -299,6 +322,13 @@ status pool_global(const pool_global_job *job, void *scratch, size_t scratch_byt
                    stream_ref stream);
 
 status dense(const spira::device_info *info, const dense_job *job, stream_ref stream);
+
+status around(const around_job *job, stream_ref stream);
+status lists_bytes(const spira::row_lists_args *args, size_t *bytes);
+status lists(const spira::row_lists_args *args, void *scratch, size_t scratch_bytes,
+             stream_ref stream);
+status blend(const spira::row_blend_args *args, stream_ref stream);
+status splat(const spira::row_splat_args *args, stream_ref stream);
 
 // out [rows, bytes]: row index[i] of in, zeros where it is negative or beyond in_rows.
 status rows_gather(const void *in, int64_t in_rows, const int32_t *index, int64_t rows,

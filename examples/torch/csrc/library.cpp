@@ -31,6 +31,13 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
           "-> (Tensor words, Tensor count, Tensor status)");
     m.def("curve(Tensor words, Tensor count, int[] layout, int[] grid, int depth, int kind) "
           "-> (Tensor code, Tensor order, Tensor rank)");
+    m.def("around(Tensor words, Tensor count, int[] layout, int[] stride, Tensor points, "
+          "Tensor batch, int kind, bool centred) -> (Tensor index, Tensor weight)");
+    m.def("lists(Tensor index, SymInt rows) -> (Tensor begin, Tensor order)");
+    m.def("blend(Tensor features, Tensor index, Tensor weight, Tensor begin, Tensor order) "
+          "-> Tensor");
+    m.def("splat(Tensor features, Tensor index, Tensor weight, Tensor begin, Tensor order) "
+          "-> Tensor");
     m.def("map_table(Tensor source, Tensor source_count, Tensor outputs, Tensor outputs_count, "
           "int[] layout, int[] kernel) -> Tensor");
     m.def("map_layout(Tensor source, Tensor source_count, Tensor outputs, Tensor outputs_count, "
@@ -78,6 +85,10 @@ static void implement(torch::Library &m) {
     m.impl("find_rows", &find_rows);
     m.impl("unite", &unite);
     m.impl("curve", &curve);
+    m.impl("around", &around);
+    m.impl("lists", &lists);
+    m.impl("blend", &blend);
+    m.impl("splat", &splat);
     m.impl("map_table", &map_table);
     m.impl("map_layout", &map_layout);
     m.impl("map_pairs", &map_pairs);

@@ -99,6 +99,17 @@ Tensor join(const Tensor &first, const Tensor &second);
 // Zeros in the rows of t from the count on.
 void clear_tail(Tensor &t, const Tensor &count);
 
+// ---- points.cpp ----
+
+std::tuple<Tensor, Tensor> around(const Tensor &words, const Tensor &count, IntArrayRef layout,
+                                  IntArrayRef stride, const Tensor &points, const Tensor &batch,
+                                  int64_t kind, bool centred);
+std::tuple<Tensor, Tensor> lists(const Tensor &index, int64_t rows);
+Tensor blend(const Tensor &features, const Tensor &index, const Tensor &weight, const Tensor &begin,
+             const Tensor &order);
+Tensor splat(const Tensor &features, const Tensor &index, const Tensor &weight, const Tensor &begin,
+             const Tensor &order);
+
 // ---- norm.cpp ----
 
 // again: for autograd.cpp; layers.recompute in layers.py.

@@ -18,9 +18,10 @@ from .choose import Taken, curve, find, largest, prune, subdivide, union
 from .layers import (avg_pool, check_weights, conv, dense, global_avg_pool, global_max_pool,
                      max_pool)
 from .maps import KernelMap, kernel_map
+from .points import Around, interpolate
 from .sets import RowOrder, VoxelSet, check_status, expand, narrow, permute_rows, voxel_set
 
-__all__ = ["KernelMap", "RowOrder", "Taken", "VoxelSet", "avg_pool", "check_status",
+__all__ = ["Around", "KernelMap", "RowOrder", "Taken", "VoxelSet", "avg_pool", "check_status",
            "check_weights", "conv", "curve", "dense", "expand", "find", "global_avg_pool",
-           "global_max_pool", "kernel_map", "largest", "layers", "max_pool", "narrow",
+           "global_max_pool", "interpolate", "kernel_map", "largest", "layers", "max_pool", "narrow",
            "permute_rows", "prune", "subdivide", "union", "voxel_set"]

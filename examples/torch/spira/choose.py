@@ -101,9 +101,10 @@ def subdivide(voxels, choice=None, threshold=0.0, *, capacity=None):
                   (voxels.origin, half, tuple([2 * n for n in voxels.extent])))
 
 
-def divisible(voxels):
-    """The same voxels with an even spacing, from the origin: in a scene of their own, if need be."""
-    scale = 2 if any(s % 2 for s in voxels.spacing) else 1
+def divisible(voxels, by=2):
+    """The same voxels from the origin, with a spacing that `by` divides: in a scene of their own, if
+    need be."""
+    scale = by if any(s % by for s in voxels.spacing) else 1
     if scale == 1 and not any(voxels.origin):
         return voxels
     spacing = tuple([scale * s for s in voxels.spacing])

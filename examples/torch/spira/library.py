@@ -103,6 +103,27 @@ def _map_layout(source, source_count, outputs, outputs_count, layout, kernel):
     return source.new_empty(slope * outputs.shape[0] + constant, dtype=torch.uint8)
 
 
+@fake("spira::around")
+def _around(words, count, layout, stride, points, batch, kind, centred):
+    size = points.shape[0], 1 if kind == 2 else 8
+    return count.new_empty(size), points.new_empty(size)
+
+
+@fake("spira::lists")
+def _lists(index, rows):
+    return index.new_empty(rows + 1), index.new_empty(index.numel())
+
+
+@fake("spira::blend")
+def _blend(features, index, weight, begin, order):
+    return features.new_empty(index.shape[0], features.shape[1])
+
+
+@fake("spira::splat")
+def _splat(features, index, weight, begin, order):
+    return features.new_empty(begin.shape[0] - 1, features.shape[1])
+
+
 @fake("spira::map_pairs")
 def _map_pairs(source, source_count, outputs, outputs_count, layout, kernel, capacity):
     head = -(-(volume_of(kernel) + 1) // 64) * 64

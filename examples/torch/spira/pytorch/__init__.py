@@ -6,14 +6,15 @@
 
 What differs, and what is not there: README.md, "From spconv". What spconv has not:
 prepare, capacities, pad, sort_rows, norm_relu, BatchNorm1d, convert_batchnorm, prune, subdivide,
-to_children, largest, contiguous_weights, export, qat, and count=, capacities= and ordered= of SparseConvTensor.
+to_children, largest, at_points, SparseGroupNorm, SparseInstanceNorm, contiguous_weights, export, qat, and count=, capacities= and ordered= of SparseConvTensor.
 """
 from . import names, qat
-from .choose import largest, prune, subdivide, to_children
+from .choose import at_points, largest, prune, subdivide, to_children
 from .conv import (SparseConv1d, SparseConv2d, SparseConv3d, SparseConvolution,
                    SparseConvTranspose1d, SparseConvTranspose2d, SparseConvTranspose3d,
                    SparseInverseConv1d, SparseInverseConv2d, SparseInverseConv3d, SubMConv1d,
                    SubMConv2d, SubMConv3d, contiguous_weights)
+from .element import SparseGroupNorm, SparseInstanceNorm
 from .export import export
 from .modules import (AddTable, AddTableMisaligned, ConcatTable, Identity, JoinTable, RemoveGrid,
                       SparseBatchNorm, SparseModule, SparseReLU, SparseSequential,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """Functions on SparseConvTensors whose voxels follow from features: what spconv has not."""
-from .. import choose, sets
+from .. import choose, points as around, sets
 from .geometry import CoordinateSet, reading_back
 
 
@@ -71,3 +71,10 @@ def largest(x, scores, most):
     mask = choose.largest(here.voxels, scores if rows is None else scores[rows.to_sorted.long()],
                           most)
     return mask if rows is None else mask[rows.from_sorted.long()]
+
+
+def at_points(x, points, batch=None, kind="renormalise", centred=False):
+    """Features of a SparseConvTensor at points [points, axes], in its voxels: spira.interpolate."""
+    here = x.coordinates()
+    made = sets.for_autograd(around.interpolate, here.voxels, points, batch, kind, centred)
+    return made.to_points(here.first_rows(x.ordered(here)))
