@@ -11,17 +11,6 @@
 
 namespace spira {
 
-// Appends the pairs of 32 outputs at one offset to its list; returns the position behind them.
-SPIRA_DEVICE int map_cube_append(const map_lists &lists, int at, bool has, int input, int output) {
-    uint32_t all = __ballot_sync(~0u, has);
-    if (has) {
-        int mine = at + __popc(all & ((1u << (threadIdx.x & 31)) - 1));
-        lists.input[mine] = input;
-        lists.output[mine] = output;
-    }
-    return at + __popc(all);
-}
-
 // Moves the pairs of a lost plane of a stretch, which is searched once more. start: in lane l,
 // where the pairs at the plane's offset l go.
 template <typename W, int K>
@@ -46,7 +35,7 @@ SPIRA_DEVICE void map_cube_move_lost(const map_cube_task<W, K> &task, int stretc
                 at = search_lower_bound(sets.source, begin, sets.count, query);
                 has = at < sets.count && sets.source[at] == query;
             }
-            to = map_cube_append(task.lists, to, has, at, output);
+            to = map_lists_append(task.lists, to, has, at, output);
         }
     }
 }

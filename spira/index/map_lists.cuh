@@ -45,13 +45,8 @@ SPIRA_DEVICE void map_lists_write(const map_lists_task<W> &task, const search_ti
         for (int group = 0; listed && group < tile.rows; group += 32) {
             const int row = group + lane;
             const int tap = row < tile.rows ? tile.taps[row * tile.pitch + k - tile.k_begin] : -1;
-            const uint32_t all = __ballot_sync(~0u, tap >= 0);
-            if (move && tap >= 0) {
-                const int own = at + __popc(all & ((1u << lane) - 1));
-                task.lists.input[own] = tap;
-                task.lists.output[own] = tile.first + row;
-            }
-            at += __popc(all);
+            at = move ? map_lists_append(task.lists, at, tap >= 0, tap, tile.first + row)
+                      : at + __popc(__ballot_sync(~0u, tap >= 0));
         }
         if (!move && lane == 0) {
             *before = at;

@@ -71,6 +71,17 @@ SPIRA_DEVICE bool map_starts_fit(const map_starts &starts, unsigned long long al
     return fits;
 }
 
+// Appends the pairs of 32 outputs at one offset to its list; returns the position behind them.
+SPIRA_DEVICE int map_lists_append(const map_lists &lists, int at, bool has, int input, int output) {
+    uint32_t all = __ballot_sync(~0u, has);
+    if (has) {
+        int mine = at + __popc(all & ((1u << (threadIdx.x & 31)) - 1));
+        lists.input[mine] = input;
+        lists.output[mine] = output;
+    }
+    return at + __popc(all);
+}
+
 } // namespace spira
 
 #endif

@@ -51,20 +51,26 @@ SPIRA_DEVICE void map_write_ws(const search_tile &tile, int columns, int64_t cap
     }
 }
 
+// Copies `count` taps from shared memory to `out`, 16 bytes at a time where that is aligned.
+SPIRA_DEVICE void map_copy_plain(const int32_t *taps, int count, int32_t *out, int threads) {
+    const int wide = (uintptr_t)out & 15 ? 0 : count / 4;
+    for (int i = threadIdx.x; i < wide; i += threads) {
+        ((int4 *)out)[i] = ((const int4 *)taps)[i];
+    }
+#pragma unroll 1
+    for (int i = 4 * wide + threadIdx.x; i < count; i += threads) {
+        out[i] = taps[i];
+    }
+}
+
 // Writes the tile's offsets to os [outputs, columns]: those below `columns`; or, with `chosen`,
 // offset k_begin + c to column chosen[c], unless that is negative.
 SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os,
                                const int16_t *chosen = nullptr) {
     const int wide = (chosen ? tile.k_end : min(tile.k_end, columns)) - tile.k_begin;
     int32_t *out = os + (int64_t)tile.first * columns;
-    if (!chosen && wide == columns && tile.pitch == columns && ((uintptr_t)out & 15) == 0) {
-        int count = tile.rows * columns; // the tile has the layout of os
-        for (int i = threadIdx.x; i < count / 4; i += blockDim.x) {
-            ((int4 *)out)[i] = ((const int4 *)tile.taps)[i];
-        }
-        for (int i = count / 4 * 4 + threadIdx.x; i < count; i += blockDim.x) {
-            out[i] = tile.taps[i];
-        }
+    if (!chosen && wide == columns && tile.pitch == columns) { // the tile has the layout of os
+        map_copy_plain(tile.taps, tile.rows * columns, out, (int)blockDim.x);
         return;
     }
     for (int row = threadIdx.x / 32; row < tile.rows; row += blockDim.x / 32) {
@@ -83,24 +89,18 @@ SPIRA_DEVICE void map_write_os(const search_tile &tile, int columns, int32_t *os
 // - `taps` must not change until map_copy_wait and a barrier.
 template <int threads>
 SPIRA_DEVICE void map_copy_rows(const int32_t *taps, int count, int32_t *out) {
-    int copied = 0;
 #if __CUDA_ARCH__ >= 900
-    copied = (uintptr_t)out & 15 ? 0 : count & ~3;
+    const int copied = (uintptr_t)out & 15 ? 0 : count & ~3;
     if (threadIdx.x == 0 && copied) {
         bulk_store(out, shared_address(taps), (uint32_t)copied * (uint32_t)sizeof(int32_t));
     }
-#else
-    if (((uintptr_t)out & 15) == 0) {
-        copied = count & ~3;
-        for (int i = threadIdx.x; i < count / 4; i += threads) {
-            ((int4 *)out)[i] = ((const int4 *)taps)[i];
-        }
-    }
-#endif
 #pragma unroll 1
     for (int i = copied + threadIdx.x; i < count; i += threads) {
         out[i] = taps[i];
     }
+#else
+    map_copy_plain(taps, count, out, threads);
+#endif
 }
 
 // Waits for map_copy_rows to have read its taps. A barrier must follow before they are written
