@@ -33,7 +33,8 @@ SPIRA_API status expand_workspace(const expand_args<W> *args, size_t *bytes) {
 }
 
 // The sets of layers behind each other, each of them as by `expand`. Those whose boxes have few
-// cells (expand_joins) are made at the same time, by three kernels.
+// cells (expand_follows) are made at the same time: by three kernels, and one for each level behind
+// the first.
 //
 // inputs   args [count]: see expand_args; args[i + 1].in is args[i].out, and all have one layout
 //          and one trouble

@@ -75,7 +75,8 @@ SPIRA_DEVICE downsample_words<W, tile, threads> downsample_read(const W *words, 
             read.word[j] = words[j * threads];
         }
     }
-    read.base = sizeof(W) == 4 ? 0 : words[first - (int)from];
+    // Volatile, or the compiler would load it behind the wait for the set's count.
+    read.base = sizeof(W) == 4 ? 0 : *(const volatile W *)(words + (first - (int)from));
     return read;
 }
 

@@ -132,55 +132,36 @@ SPIRA_BOTH W expand_packing_word(const expand_packing<W> *p, uint32_t cell) {
 
 // ---- levels -------------------------------------------------------------------------------------
 //
-// A chain of layers, each of which reads the outputs of the one before. Without dilation, what one
-// input touches is an interval on each axis, and what that touches on the next level another one:
-// the bits of all levels are set by the inputs of the first.
+// Layers behind each other, each of which reads the outputs of the one before: the bitmap of a
+// level follows from the one before, column by column.
 
-// On one axis, the outputs of a level that are touched from the level before.
+// An axis of a level that is made of the level before.
 struct expand_step {
-    int up, down; // added to both ends, before they are divided by `ratio`, rounding down
-    uint32_t ratio, inverse; // see expand_divide
-    int last;                // index
+    int cells, before; // of both levels
+    int ratio, padding, size, dilation;
+    uint32_t inverse; // of `cells`: see expand_divide
 };
 
 struct expand_link {
     expand_step x, y, z;
-    uint32_t word; // where the level's bitmap begins
+    uint64_t taps;         // bit i: a tap of z is i cells above the first one
+    uint32_t columns;      // of the level
+    uint32_t word, before; // where its bitmap begins, and that of the level before
 };
 
-struct expand_span {
-    int lo, hi; // indices; none if lo > hi
-};
-
-// Without dilation, and within an extent.
 SPIRA_API expand_step expand_step_make(const expand_axis *a) {
-    return {a->padding, a->padding - a->size + a->ratio, (uint32_t)a->ratio,
-            UINT32_MAX / (uint32_t)a->ratio, a->out_extent - 1};
+    return {a->out_extent,
+            a->extent,
+            a->ratio,
+            a->padding,
+            a->size,
+            a->dilation,
+            UINT32_MAX / (uint32_t)a->out_extent};
 }
 
-// What a voxel touches on the first level.
-SPIRA_BOTH expand_span expand_span_make(const expand_axis *a, const expand_touch *touch) {
-    const int more = (a->size - 1 - touch->tap) / a->ratio;
-    expand_span s = {(int)max_of(touch->index - more, 0),
-                     (int)min_of(touch->index, a->out_extent - 1)};
-    s.hi = touch->tap < a->size ? s.hi : -1;
-    return s;
-}
-
-// What a span that is not empty touches on the next one.
-SPIRA_BOTH expand_span expand_span_next(const expand_step *to, expand_span s) {
-    uint32_t rest;
-    const uint32_t lo = (uint32_t)max_of(s.lo + to->down, 0), hi = (uint32_t)(s.hi + to->up);
-    return {(int)expand_divide(lo, to->ratio, to->inverse, &rest),
-            (int)min_of(expand_divide(hi, to->ratio, to->inverse, &rest), to->last)};
-}
-
-// Columns that an input may touch on an axis, and cells of a column, on levels behind the first.
-enum { expand_touched_most = 4, expand_column_most = 32 };
-
-// Whether an input touches an interval of an axis, whose cells are all in the box.
+// Whether all cells of an axis are in the box.
 SPIRA_API bool expand_axis_whole(const expand_axis *a, int first, int size) {
-    return a->dilation == 1 && a->out_extent && first == 0 && size == a->out_extent;
+    return a->out_extent && first == 0 && size == a->out_extent;
 }
 
 SPIRA_API bool expand_whole(const expand_level *l) {
@@ -189,34 +170,22 @@ SPIRA_API bool expand_whole(const expand_level *l) {
            expand_axis_whole(&l->axes.z, l->box.first.z, l->box.size.z);
 }
 
-// Outputs of the last one of several layers behind each other that an input of the first one
-// touches on an axis, at most; 0: a layer does not read the grid of the one before.
-SPIRA_API int64_t expand_axis_touched(const expand_axis *const *axis, int levels) {
-    int64_t size = 1, ratio = 1; // of all as one layer
-    for (int l = 0; l < levels; ++l) {
-        const expand_axis *a = axis[l], *before = l ? axis[l - 1] : nullptr;
-        if (before && (a->spacing != before->spacing * before->ratio ||
-                       a->origin != before->out_origin || a->extent != before->out_extent)) {
-            return 0;
-        }
-        size += (a->size - 1) * ratio;
-        ratio *= a->ratio;
-    }
-    return ceil_div(size, ratio);
+// Whether a layer reads the outputs' grid of the one before on an axis.
+SPIRA_API bool expand_axis_follows(const expand_axis *before, const expand_axis *a) {
+    return a->spacing == before->spacing * before->ratio && a->origin == before->out_origin &&
+           a->extent == before->out_extent;
 }
 
-// Whether the last one of several levels can be made with those before it.
-SPIRA_API bool expand_joins(const expand_level *level, int levels) {
-    const expand_axis *x[expand_levels_most], *y[expand_levels_most], *z[expand_levels_most];
-    for (int l = 0; l < levels; ++l) {
-        x[l] = &level[l].axes.x;
-        y[l] = &level[l].axes.y;
-        z[l] = &level[l].axes.z;
-    }
-    const int64_t at_x = expand_axis_touched(x, levels), at_y = expand_axis_touched(y, levels);
-    return at_x > 0 && at_x <= expand_touched_most && at_y > 0 && at_y <= expand_touched_most &&
-           expand_axis_touched(z, levels) > 0 && expand_whole(&level[levels - 2]) &&
-           expand_whole(&level[levels - 1]) && level[levels - 1].box.size.z <= expand_column_most;
+enum { expand_column_most = 32, expand_taps_most = 25 }; // cells of a column; columns that are read
+
+// Whether the set of a layer can be made of the bitmap of the one before.
+SPIRA_API bool expand_follows(const expand_level *before, const expand_level *level) {
+    const expand_axes *from = &before->axes, *to = &level->axes;
+    return expand_axis_follows(&from->x, &to->x) && expand_axis_follows(&from->y, &to->y) &&
+           expand_axis_follows(&from->z, &to->z) && expand_whole(before) && expand_whole(level) &&
+           to->z.extent <= expand_column_most && to->z.out_extent <= expand_column_most &&
+           (int64_t)to->z.extent + 2 * (int64_t)to->z.padding <= 64 &&
+           to->x.size * to->y.size <= expand_taps_most;
 }
 
 // ---- the bitmaps --------------------------------------------------------------------------------
@@ -267,11 +236,21 @@ SPIRA_API void expand_carve(workspace *w, const expand_sizes *sizes, expand_scra
     }
 }
 
-// sizes: of the bitmaps; the level is not the first.
-SPIRA_API expand_link expand_link_make(const expand_axes *axes, const expand_sizes *sizes,
+// Of a level that is not the first. sizes: of the bitmaps
+SPIRA_API expand_link expand_link_make(const expand_level *l, const expand_sizes *sizes,
                                        int level) {
-    return {expand_step_make(&axes->x), expand_step_make(&axes->y), expand_step_make(&axes->z),
-            (uint32_t)(sizes->first[level] * bitmap_threads * sizes->words)};
+    const expand_axis *z = &l->axes.z;
+    expand_link link = {};
+    link.x = expand_step_make(&l->axes.x);
+    link.y = expand_step_make(&l->axes.y);
+    link.z = expand_step_make(z);
+    for (int t = 0; t < z->size; ++t) {
+        link.taps |= (uint64_t)1 << t * z->dilation;
+    }
+    link.columns = (uint32_t)(expand_box_cells(&l->box) / link.z.cells);
+    link.word = (uint32_t)(sizes->first[level] * bitmap_threads * sizes->words);
+    link.before = (uint32_t)(sizes->first[level - 1] * bitmap_threads * sizes->words);
+    return link;
 }
 
 SPIRA_API size_t expand_sizes_bytes(const expand_sizes *sizes) {
@@ -313,7 +292,7 @@ SPIRA_API bool expand_plan_join(const expand_plan *next, expand_plan *plan) {
         return false;
     }
     plan->level[l] = next->level[0];
-    if (!expand_joins(plan->level, l + 1)) {
+    if (!expand_follows(&plan->level[l - 1], &plan->level[l])) {
         return false;
     }
     int64_t cells[expand_levels_most];

@@ -91,8 +91,6 @@ struct expand_marking {
     word_layout layout;
     expand_axes axes; // of the first level
     expand_box box;
-    int more; // levels behind the first
-    expand_link link[expand_levels_most - 1];
     voxel_set<W> in;
     device_status *trouble;
 };
@@ -142,41 +140,6 @@ SPIRA_DEVICE uint32_t expand_columns(const expand_marking<W> &m, bool has, W wor
     return wrong;
 }
 
-// The same on the levels behind the first, where all outputs are in the layout. Voxels of
-// neighbouring lanes mostly touch the same ones.
-template <typename W>
-SPIRA_DEVICE void expand_more_columns(const expand_marking<W> &m, bool has, int batch,
-                                      const expand_touches &t, uint32_t *bitmap) {
-    expand_span x = expand_span_make(&m.axes.x, &t.x), y = expand_span_make(&m.axes.y, &t.y),
-                z = expand_span_make(&m.axes.z, &t.z);
-    for (int i = 0; i < m.more; ++i) {
-        const expand_link &link = m.link[i];
-        has = has && x.lo <= x.hi && y.lo <= y.hi && z.lo <= z.hi;
-        x = expand_span_next(&link.x, x);
-        y = expand_span_next(&link.y, y);
-        z = expand_span_next(&link.z, z);
-        const bool touches = has && x.lo <= x.hi && y.lo <= y.hi && z.lo <= z.hi;
-        const uint32_t rows = (uint32_t)link.y.last + 1, cells = (uint32_t)link.z.last + 1,
-                       column =
-                           ((uint32_t)batch * ((uint32_t)link.x.last + 1) + (uint32_t)x.lo) * rows +
-                           (uint32_t)y.lo;
-        const uint64_t key =
-            (uint64_t)column << 32 | (uint32_t)(x.hi - x.lo) << 8 | (uint32_t)(y.hi - y.lo);
-        const uint32_t own = touches ? ~0u >> (31 - (z.hi - z.lo)) << z.lo : 0,
-                       all = expand_unite_columns(touches ? key : ~0ull, own);
-        if (!all) {
-            continue;
-        }
-        const int lowest = __ffs((int)all) - 1;
-        for (int to_x = 0; to_x <= x.hi - x.lo; ++to_x) {
-            for (int to_y = 0; to_y <= y.hi - y.lo; ++to_y) {
-                const uint32_t at = column + (uint32_t)to_x * rows + (uint32_t)to_y;
-                expand_set_bits(bitmap + link.word, at * cells + (uint32_t)lowest, all >> lowest);
-            }
-        }
-    }
-}
-
 // Records what is wrong with input i.
 SPIRA_DEVICE void expand_report(device_status *trouble, uint32_t wrong, int64_t i) {
     if (wrong & device_flag_range) {
@@ -208,9 +171,89 @@ SPIRA_KERNEL void __launch_bounds__(256)
     uint32_t wrong = expand_touches_find(&m.layout, &m.axes, v, &touches);
     wrong = has ? wrong : 0;
     wrong |= expand_columns(m, has, word, touches, bitmap);
-    expand_more_columns(m, has, v.batch, touches, bitmap);
     expand_report(m.trouble, wrong, i);
 }
+
+// ---- levels behind the first --------------------------------------------------------------------
+
+// The bits of a column. cells: of a column, at most 32
+SPIRA_DEVICE uint32_t expand_read_column(const uint32_t *bitmap, uint32_t column, int cells) {
+    const uint32_t first = column * (uint32_t)cells, shift = first % 32;
+    const uint32_t low = bitmap[first / 32],
+                   high = shift + (uint32_t)cells > 32 ? bitmap[first / 32 + 1] : 0;
+    return (uint32_t)(((uint64_t)high << 32 | low) >> shift) & ~0u >> (32 - cells);
+}
+
+// The bits of all columns of the level before that column (x, y) reads, together.
+SPIRA_DEVICE uint32_t expand_gather(const expand_link &link, const uint32_t *before, uint32_t batch,
+                                    int x, int y) {
+    const int batch_of = 3; // columns on each axis whose loads are in flight
+    const expand_step &to_x = link.x, &to_y = link.y;
+    uint32_t bits = 0;
+    for (int t = 0; t < to_x.size; t += batch_of) {
+        for (int u = 0; u < to_y.size; u += batch_of) {
+#pragma unroll
+            for (int i = 0; i < batch_of * batch_of; ++i) {
+                const int tap_x = t + i / batch_of, tap_y = u + i % batch_of,
+                          at_x = x * to_x.ratio - to_x.padding + tap_x * to_x.dilation,
+                          at_y = y * to_y.ratio - to_y.padding + tap_y * to_y.dilation;
+                if (tap_x < to_x.size && tap_y < to_y.size && at_x >= 0 && at_x < to_x.before &&
+                    at_y >= 0 && at_y < to_y.before) {
+                    const uint32_t row = batch * (uint32_t)to_x.before + (uint32_t)at_x;
+                    bits |= expand_read_column(before, row * (uint32_t)to_y.before + (uint32_t)at_y,
+                                               link.z.before);
+                }
+            }
+        }
+    }
+    return bits;
+}
+
+// The bits of a column by those of all columns that it reads.
+SPIRA_DEVICE uint32_t expand_column_of(const expand_link &link, uint32_t before) {
+    const uint64_t padded = (uint64_t)before << link.z.padding;
+    uint32_t bits = 0;
+    for (int i = 0; i < link.z.cells; ++i) {
+        bits |= padded >> i * link.z.ratio & link.taps ? 1u << i : 0;
+    }
+    return bits;
+}
+
+// The words of 32 columns of `cells` bits: as many, one for each lane. Called by whole warps.
+SPIRA_DEVICE uint32_t expand_join_columns(uint32_t column, int cells) {
+    const int lane = (int)(threadIdx.x % 32), first = 32 * lane / cells;
+    uint32_t word = 0;
+    for (int i = 0; i <= 31 / cells + 1; ++i) { // as many columns reach into a word
+        const uint32_t bits = __shfl_sync(~0u, column, min(first + i, 31));
+        const int at = (first + i) * cells - 32 * lane; // of the column in the word
+        word |= first + i > 31 || at > 31 ? 0 : at >= 0 ? bits << at : bits >> -at;
+    }
+    return word;
+}
+
+// Writes the bitmap of a level by that of the level before, a thread for each column. Words of
+// zeros are there.
+SPIRA_PLAIN_KERNEL void __launch_bounds__(256)
+    expand_level_kernel(const __grid_constant__ expand_link link, uint32_t *bitmap) {
+    const uint32_t column = blockIdx.x * 256 + threadIdx.x;
+    uint32_t x, y;
+    const uint32_t row = expand_divide(column, (uint32_t)link.y.cells, link.y.inverse, &y),
+                   batch = expand_divide(row, (uint32_t)link.x.cells, link.x.inverse, &x);
+    uint32_t bits = 0;
+    pdl_wait();
+    if (column < link.columns) {
+        bits = expand_gather(link, bitmap + link.before, batch, (int)x, (int)y);
+    }
+    bits = expand_column_of(link, bits);
+    if (__any_sync(~0u, bits != 0)) {
+        const uint32_t word = expand_join_columns(bits, link.z.cells), lane = threadIdx.x % 32;
+        if (word) {
+            bitmap[link.word + column / 32 * (uint32_t)link.z.cells + lane] = word;
+        }
+    }
+}
+
+// ---- all launches -------------------------------------------------------------------------------
 
 // Writes the words of all marked cells in order, and their number, the levels side by side. The
 // words behind them are those of expand_clear_kernel. A thread block for each tile.
@@ -254,16 +297,12 @@ SPIRA_API status expand_cells_launch(const expand_args<W> *a, const expand_plan 
     m.box = plan.level[0].box;
     m.in = a->in;
     m.trouble = a->trouble;
-    m.more = plan.levels - 1;
     int64_t cleared = to.scratch.cleared;
     for (int l = 0; l < plan.levels; ++l) {
         const expand_level *level = &plan.level[l];
         to.packing[l] = expand_packing_make<W>(a->layout, &level->axes, &level->box);
         to.out[l] = a[l].out;
         cleared = max_of(cleared, a[l].out.capacity);
-        if (l) {
-            m.link[l - 1] = expand_link_make(&level->axes, &plan.sizes, l);
-        }
     }
     const unsigned clears = (unsigned)min_of(ceil_div(cleared, 256), 1024);
     const int words = to.sizes.words;
@@ -275,6 +314,13 @@ SPIRA_API status expand_cells_launch(const expand_args<W> *a, const expand_plan 
         kernel_launch(expand_mark_kernel<W>,
                       {(unsigned)ceil_div(m.in.capacity, 256), 256, stream, "expand", programmatic},
                       m, to.scratch.bitmap));
+    for (int l = 1; l < plan.levels; ++l) {
+        const expand_link link = expand_link_make(&plan.level[l], &plan.sizes, l);
+        SPIRA_TRY(kernel_launch(
+            expand_level_kernel<>,
+            {(unsigned)ceil_div(link.columns, 256), 256, stream, "expand", programmatic}, link,
+            to.scratch.bitmap));
+    }
     return kernel_launch(
         list, {(unsigned)to.sizes.tiles, bitmap_threads, stream, "expand", programmatic}, to);
 }

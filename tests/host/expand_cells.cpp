@@ -290,8 +290,8 @@ TEST(expand_cells_chain_above_its_capacity) {
     guarded_finish();
 }
 
-// Layers that are made by themselves: another grid than that of the outputs before, a dilation, no
-// extent, no room in the layout for a cell, more columns than a voxel may touch.
+// Layers that are made by themselves: another grid than that of the outputs before, no extent, no
+// room in the layout for a cell, more columns than a thread reads, long columns.
 TEST(expand_cells_levels_join) {
     const std::vector<expand_layer> chain = expand_chain({{0, 0, 0}, {64, 64, 41}});
     const word_layout layout = layout_for_chain<uint32_t>(chain, 1);
@@ -310,13 +310,14 @@ TEST(expand_cells_levels_join) {
     other.rule.grid.extent.y += 1;
     CHECK(!joins(layout, a, other));
     other = b;
-    other.kernel.dilation.z = 2;
+    other.kernel.dilation = {2, 2, 2};
+    CHECK(joins(layout, a, other));
+    other.kernel.size = {5, 5, 3};
+    CHECK(joins(layout, a, other));
+    other.kernel.size = {5, 6, 3};
     CHECK(!joins(layout, a, other));
     other = b;
-    other.kernel.size = {7, 7, 3}; // 5 outputs of 4 voxels' spacing
-    other.rule.padding = {3, 3, 1};
-    CHECK(joins(layout, a, other));
-    other.kernel.size.x = other.kernel.size.y = 9;
+    other.rule.padding.z = 22; // and 21 cells
     CHECK(!joins(layout, a, other));
     word_layout narrow = layout;
     narrow.hi.x = 62;

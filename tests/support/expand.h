@@ -191,7 +191,7 @@ inline std::vector<expand_layer> expand_chain(expand_grid grid = {{0, 0, 0}, {14
 }
 
 // Layers behind each other on grids with an extent; each one is mostly of a kind that can be made
-// with those before it (expand_joins).
+// with those before it (expand_follows).
 inline std::vector<expand_layer> chain_random(random_state *r) {
     std::vector<expand_layer> chain((size_t)random_int(r, 2, 7));
     expand_grid grid = {{random_int(r, -9, 9), random_int(r, -9, 9), random_int(r, -9, 9)},
