@@ -77,6 +77,9 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     choose_members_args<W> members = {};
     members.set = members.other = set;
     SPIRA_TRY(choose_members(&members, a->stream));
+    norm_groups_args<W> elements = {};
+    elements.set = set;
+    SPIRA_TRY(norm_groups(&elements, a->memory, a->bytes, a->stream));
     subdivide_args<W> children = {};
     children.in = children.out = set;
     SPIRA_TRY(subdivide(&children, a->memory, a->bytes, a->stream));

@@ -7,9 +7,11 @@ inline float __fsqrt_rn(float a) {
     return sqrtf(a);
 }
 
+#include "../support/norm_groups.h"
 #include "../support/norms.h"
 
 #include "../../spira/norm.cuh"
+#include "../../spira/norm_groups.cuh"
 
 using namespace spira;
 
@@ -117,6 +119,74 @@ TEST(norm_refuses) {
         CHECK(s.code == one.code && strstr(s.subject, one.subject) == s.subject);
         CHECK(norm_host(&a).code == one.code);
     }
+}
+
+// ---- over batch elements ------------------------------------------------------------------------
+
+template <typename W>
+const norm_groups_side<W> groups_by_host = {
+    &memory_host, norm_groups_workspace<W>,
+    [](const norm_groups_args<W> *a, void *, size_t) { return norm_groups_host(a); }};
+
+template <typename W>
+const norm_groups_side<W> groups_by_kernel = {
+    &memory_host, norm_groups_workspace<W>,
+    [](const norm_groups_args<W> *a, void *scratch, size_t bytes) {
+        return norm_groups(a, scratch, bytes, nullptr);
+    }};
+
+TEST(norm_groups_random) {
+    random_state r = random_make(4);
+    for (int i = 0; i < (test_quick() ? 30 : 200); ++i) {
+        norm_groups_check_random(&r, &groups_by_host<uint32_t>);
+        norm_groups_check_random(&r, &groups_by_host<uint64_t>);
+    }
+}
+
+TEST(norm_groups_emulated) {
+    random_state r = random_make(5);
+    for (int i = 0; i < (test_quick() ? 2 : 6); ++i) {
+        emulate::seed = (uint64_t)i;
+        norm_groups_check_random(&r, &groups_by_kernel<uint32_t>);
+        norm_groups_check_random(&r, &groups_by_kernel<uint64_t>);
+    }
+}
+
+TEST(norm_groups_refuses) {
+    const word_layout layout =
+        reference_layout<uint32_t>({0, 0, 0}, {3, 3, 3}, 1, {1, 1, 1}, {1, 1, 1});
+    uint32_t words[1] = {};
+    int32_t count = 1;
+    float in[4] = {}, out[4];
+    typedef norm_groups_args<uint32_t> A;
+    A good = {};
+    good.layout = &layout;
+    good.set = {words, &count, 1};
+    good.in = in;
+    good.channels = 4;
+    good.groups = 2;
+    good.epsilon = 1e-5f;
+    good.out = out;
+    CHECK_OK(norm_groups_host(&good));
+    CHECK(norm_groups_host((const A *)nullptr).code == status_null_pointer);
+    const std::vector<refusal<A>> all = {
+        {status_null_pointer, [](A *a) { a->layout = nullptr; }},
+        {status_null_pointer, [](A *a) { a->in = nullptr; }},
+        {status_null_pointer, [](A *a) { a->set.count = nullptr; }},
+        {status_alignment, [](A *a) { a->out = (char *)a->in + 2; }},
+        {status_bad_size, [](A *a) { a->groups = 3; }},
+        {status_bad_size, [](A *a) { a->groups = 0; }},
+        {status_bad_size, [](A *a) { a->channels = 0; }},
+        {status_bad_size, [](A *a) { a->epsilon = 0; }},
+        {status_unsupported, [](A *a) { a->type = numeric_i8; }},
+        {status_unsupported, [](A *a) { a->act = activation_count; }}};
+    for (const refusal<A> &one : all) {
+        A a = good;
+        one.spoil(&a);
+        CHECK_STATUS(norm_groups_host(&a), one.code);
+        CHECK_STATUS(norm_groups(&a, nullptr, 0, nullptr), one.code);
+    }
+    CHECK_STATUS(norm_groups(&good, (void *)256, 1, nullptr), status_workspace);
 }
 
 } // namespace
