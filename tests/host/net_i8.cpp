@@ -157,6 +157,47 @@ TEST(net_i8_planning_names_what_is_wrong) {
     }
 }
 
+namespace {
+
+// in, its scores, the operation, and a convolution that reads `reads`: 0 or 2.
+status plan_of_operation(net_op op, bool other, int reads) {
+    net_layer layers[] = {net_layer_conv("in", net_input, 16, 2, 2),
+                          net_layer_conv("scores", 0, 8, 1, 1), net_layer_make("operation", op, 0),
+                          net_layer_conv("last", reads, 16, 1, 1)};
+    for (net_layer &l : layers) {
+        l.range = net_members_of(&l) & net_member_range ? 1.0f : 0.0f;
+    }
+    layers[2].source2 = net_from(op == net_prune || op == net_children ? 1
+                                 : op == net_product                   ? 0
+                                                                       : net_none);
+    layers[2].epsilon = op == net_norm_layer || op == net_norm_rms ? 1e-5f : 0.0f;
+    layers[2].capacity = op == net_children ? 800 : 0;
+    if (op == net_group) {
+        layers[2] = net_layer_group("operation", 0, 16, 16, 3, 1);
+    }
+    layers[other ? 2 : 3].format = net_format_i8;
+    net_limits limits = limits_make(100, 4);
+    net_plan plan;
+    return net_plan_sets(layers, 4, &limits, false, &plan);
+}
+
+} // namespace
+
+// Operations that have no int8: none computes in it, reads it, or writes what an int8 layer reads.
+TEST(net_i8_operations_without_it_are_refused) {
+    for (net_op op :
+         {net_product, net_norm_layer, net_norm_rms, net_prune, net_children, net_group}) {
+        const status own = plan_of_operation(op, true, 2),
+                     written = plan_of_operation(op, false, 2),
+                     read = plan_of_operation(op, false, 0);
+        CHECK(own.code == status_layer && own.detail == 2 && strstr(own.subject, "format (int8"));
+        CHECK(written.code == status_layer && written.detail == 2 &&
+              strstr(written.subject, "a layer whose operation has no int8"));
+        CHECK(read.code == status_layer && read.detail == 0 &&
+              strstr(read.subject, "an int8 layer and one that is not"));
+    }
+}
+
 // CenterPoint's encoder takes at most 60 % of the memory for features that it takes in fp16.
 TEST(net_i8_features_are_half) {
     size_t bytes[2] = {};
