@@ -36,7 +36,7 @@ struct conv_params_shortcut {
     const float *bias, *scale, *shift; // [cout], or null
     int cin, cin2;
     int chunks; // of a row, of both sources; 0: no shortcut
-    bool wide_in, wide_in2;
+    bool wide_in, wide_in2, halves;
 };
 
 // The parameters of a kernel.
@@ -58,6 +58,7 @@ struct conv_params {
     conv_sizes sizes;
     int split_log;                  // of sizes.split, to the base of two; conv/hopper.cuh
     bool wide_in, wide_in2;         // rows of the sources are aligned to 16 bytes
+    bool halves;                    // of both sources, at least to 8; conv/hopper.cuh
     bool wide_out;                  // rows of outputs and residual are aligned to 4 elements
     bool programmatic;              // see conv_args.programmatic
     conv_params_shortcut shortcut;  // conv/hopper.cuh, conv/portable.cuh

@@ -118,6 +118,8 @@ SPIRA_API void conv_sources_set(const conv_shape *s, const A *from, P *p) {
     p->chunks = conv_shape_chunks(s);
     p->wide_in = conv_rows_aligned(p->in, s->cin, s->type);
     p->wide_in2 = !s->cin2 || conv_rows_aligned(p->in2, s->cin2, s->type);
+    p->halves = conv_aligned(p->in, s->cin, numeric_size(s->type), 8) &&
+                (!s->cin2 || conv_aligned(p->in2, s->cin2, numeric_size(s->type), 8));
 }
 
 SPIRA_API conv_params_shortcut conv_shortcut_params(const conv_args *a, conv_kernel kernel) {

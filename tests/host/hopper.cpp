@@ -73,6 +73,25 @@ TEST(hopper_emulated_random_layers) {
     layers_random<hopper>(test_quick() ? 6 : 60, true);
 }
 
+// Rows that are aligned to 8 bytes and no more: alone, beside wide ones, and beside rows without
+// any alignment.
+TEST(hopper_emulated_rows_of_8_bytes) {
+    const int cases[][4] = {{36, 0, 36, 0},  {100, 0, 100, 0}, {64, 36, 64, 0}, {36, 64, 40, 0},
+                            {44, 33, 12, 0}, {252, 0, 252, 0}, {36, 0, 64, 12}, {64, 0, 96, 36},
+                            {20, 12, 20, 0}, {132, 0, 128, 0}};
+    uint64_t turn = 0;
+    for (const auto &c : cases) {
+        random_state random = random_make(++turn);
+        const conv_shape s = shape_make(5, c[0], c[1], c[2], turn % 2 ? numeric_f16 : numeric_bf16);
+        layer l = layer_of(&random, s, {200, 300, 9}, 40, c[3], c[3] ? with_scale : with_all);
+        conv_sizes sizes[conv_sizes_most];
+        l.sizes = sizes[random_int(&random, 0, conv_sizes_list(&s, &hopper::device, sizes) - 1)];
+        l.joined.main.act = activation_relu;
+        l.seed = turn;
+        REQUIRE(layer_check<hopper>(&l, "rows of 8 bytes"));
+    }
+}
+
 // Layers of int8, to the bit.
 TEST(hopper_emulated_i8) {
     i8_layers_check<hopper>({{9, 40, 0, 20, numeric_i8},

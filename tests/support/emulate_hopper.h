@@ -501,12 +501,21 @@ inline int warp_lane() {
     return emulate::lane();
 }
 
-inline void async_copy_16(uint32_t to, const void *from, bool there) {
-    emulate::copy c = emulate::copy_begin(to, there ? from : nullptr, 16);
-    if (there && (uintptr_t)from % 16) {
+template <int bytes>
+inline void async_copy_aligned(uint32_t to, const void *from, bool there) {
+    emulate::copy c = emulate::copy_begin(to, there ? from : nullptr, bytes);
+    if (there && (uintptr_t)from % bytes) {
         emulate::fault("an address is not aligned");
     }
     emulate::own_state().copies.push_back(c);
+}
+
+inline void async_copy_16(uint32_t to, const void *from, bool there) {
+    async_copy_aligned<16>(to, from, there);
+}
+
+inline void async_copy_8_cached(uint32_t to, const void *from, bool there) {
+    async_copy_aligned<8>(to, from, there);
 }
 
 inline void async_copy_4_cached(uint32_t to, const void *from) {

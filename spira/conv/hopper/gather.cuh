@@ -16,6 +16,7 @@ struct hopper_piece {
     uint32_t pitch;   // bytes to the next row
     int bytes;        // that the row has from here on; 0 or less: the piece is zeros
     bool wide;        // the pieces of the whole warp are aligned
+    bool halves;      // at least to 8 bytes
 };
 
 // p: conv_params or conv_params_shortcut.
@@ -28,6 +29,7 @@ SPIRA_DEVICE hopper_piece hopper_piece_of(const P &p, int piece) {
     from.bytes = (int)from.pitch - at;
     from.base = (const char *)(second ? p.in2 : p.in) + (from.bytes > 0 ? at : 0);
     from.wide = __all_sync(~0u, second ? p.wide_in2 : p.wide_in);
+    from.halves = p.halves;
     // Keeps the sum in one register: the compiler would add array and offset for each row.
 #ifdef __CUDA_ARCH__
     asm volatile("" : "+l"(from.base));
@@ -52,8 +54,9 @@ SPIRA_DEVICE void hopper_gather(const hopper_piece &from, const int32_t (&source
     }
 }
 
-// The same for rows that are not aligned: element by element. Not inlined: all kernels share it.
-// source, second: the lane's rows, of the first half of the row group and of the second.
+// The same for rows that are not aligned to 16 bytes: by asynchronous copies of 8 where all rows of
+// the layer allow it, else element by element. Not inlined: all kernels share it. source, second:
+// the lane's rows, of the first half of the row group and of the second.
 template <typename E, int log>
 [[maybe_unused]] static __device__ __noinline__ void
 hopper_gather_unaligned(hopper_piece from, int32_t source, int32_t second, uint32_t to) {
@@ -64,9 +67,15 @@ hopper_gather_unaligned(hopper_piece from, int32_t source, int32_t second, uint3
     for (int row = own; row < order_rows; row += rows) {
         int32_t low = __shfl_sync(~0u, source, row % 32);
         int32_t high = __shfl_sync(~0u, second, row % 32), at = row < 32 ? low : high;
-        uint4 v = conv_read_each<E>(from.base + (uint64_t)(uint32_t)max(at, 0) * from.pitch,
-                                    at >= 0 ? from.bytes : 0);
-        shared_store_4(to + wgmma_place((uint32_t)(row << log) | piece, log), v);
+        const char *own_row = from.base + conv_multiply_wide((uint32_t)max(at, 0), from.pitch);
+        const int bytes = at >= 0 ? from.bytes : 0;
+        const uint32_t place = to + wgmma_place((uint32_t)(row << log) | piece, log);
+        if (from.halves) {
+            async_copy_8_cached(place, own_row, bytes > 0);
+            async_copy_8_cached(place + 8, own_row + 8, bytes > 8);
+        } else {
+            shared_store_4(place, conv_read_each<E>(own_row, bytes));
+        }
     }
 }
 

@@ -64,8 +64,8 @@ SPIRA_DEVICE void hopper_rows_copy(const conv_params &p, int first,
 
 // Whether all rows are read by asynchronous copies.
 template <bool shortcut>
-SPIRA_DEVICE bool hopper_is_wide(const conv_params &p) {
-    return p.wide_in && p.wide_in2 && (!shortcut || (p.shortcut.wide_in && p.shortcut.wide_in2));
+SPIRA_DEVICE bool hopper_copies_all(const conv_params &p) {
+    return p.halves && (!shortcut || p.shortcut.halves);
 }
 
 // Arrives at `barrier` when the warp's rows have been written. The arrival that follows copies
@@ -73,7 +73,7 @@ SPIRA_DEVICE bool hopper_is_wide(const conv_params &p) {
 // arrives with all lanes, unless the lane that writes the header arrives after it anyway.
 template <int row_groups, bool shortcut>
 SPIRA_DEVICE void hopper_arrive(const conv_params &p, uint32_t barrier) {
-    if (row_groups == hopper_row_groups || hopper_is_wide<shortcut>(p)) {
+    if (row_groups == hopper_row_groups || hopper_copies_all<shortcut>(p)) {
         mbarrier_arrive_copies(barrier);
     } else {
         async_copy_wait();
