@@ -57,12 +57,13 @@ struct expand_axis {
     int size, dilation, spacing, ratio, padding;
     int origin, extent; // of the input's grid
     int out_origin, out_extent;
-    int tap;         // an output has the coordinate of this tap
-    int period;      // at most every period-th tap of an input leads to an output
-    int most;        // outputs that one input touches, at most
-    int whole, part; // dilation / ratio and dilation % ratio
-    int apart;       // outputs from one candidate to the next (a period of taps)
-    int64_t move;    // the same in voxels of the finest grid
+    int tap;    // an output has the coordinate of this tap
+    int period; // at most every period-th tap of an input leads to an output
+    int most;   // outputs that one input touches, at most
+    uint32_t inverse_spacing, inverse_ratio; // see expand_divide
+    int whole, part;                         // dilation / ratio and dilation % ratio
+    int apart;    // outputs from one candidate to the next (a period of taps)
+    int64_t move; // the same in voxels of the finest grid
 };
 
 struct expand_axes {
@@ -96,6 +97,8 @@ SPIRA_API status expand_axis_derive(expand_axis *a) {
         ++a->period;
     }
     a->most = (int)ceil_div(a->size, a->period);
+    a->inverse_spacing = UINT32_MAX / (uint32_t)a->spacing;
+    a->inverse_ratio = UINT32_MAX / (uint32_t)a->ratio;
     a->whole = a->dilation / a->ratio;
     a->part = a->dilation % a->ratio;
     a->apart = (int)((int64_t)a->period * a->dilation / a->ratio);
@@ -174,6 +177,24 @@ SPIRA_API status expand_need(const kernel_shape *kernel, const expand_rule *rule
     return status_success();
 }
 
+// Divides by `by`. inverse: floor((2^32 - 1) / by). *rest: the remainder.
+SPIRA_BOTH uint32_t expand_divide(uint32_t number, uint32_t by, uint32_t inverse, uint32_t *rest) {
+    uint32_t quotient = (uint32_t)(((uint64_t)number * inverse) >> 32); // or one too few
+    *rest = number - quotient * by;
+    const bool more = *rest >= by;
+    *rest -= more ? by : 0;
+    return quotient + more;
+}
+
+// The same, rounded towards 0.
+SPIRA_BOTH int expand_divide_signed(int number, int by, uint32_t inverse, int *rest) {
+    uint32_t left;
+    const int quotient =
+        (int)expand_divide((uint32_t)(number < 0 ? -number : number), (uint32_t)by, inverse, &left);
+    *rest = number < 0 ? -(int)left : (int)left;
+    return number < 0 ? -quotient : quotient;
+}
+
 // ---- the outputs that one voxel touches ---------------------------------------------------------
 
 // The outputs that a coordinate touches on one axis. Candidate m = 0, 1, ... is reached through tap
@@ -192,8 +213,9 @@ SPIRA_BOTH uint32_t expand_touch_find(const expand_axis *a, int coordinate, expa
     if (away < -voxel_index_max || away > voxel_index_max) {
         return device_flag_range;
     }
-    int in = (int)away / a->spacing;
-    if (in * a->spacing != (int)away) {
+    int between, rest, tap = 0;
+    const int in = expand_divide_signed((int)away, a->spacing, a->inverse_spacing, &between);
+    if (between) {
         return device_flag_lattice;
     }
     if (a->extent && (in < 0 || in >= a->extent)) {
@@ -201,7 +223,7 @@ SPIRA_BOTH uint32_t expand_touch_find(const expand_axis *a, int coordinate, expa
     }
     // Invariant: in + padding - tap * dilation = index * ratio + rest, with |rest| < ratio. Goes on
     // tap by tap until rest is 0.
-    int index = (in + a->padding) / a->ratio, rest = (in + a->padding) % a->ratio, tap = 0;
+    int index = expand_divide_signed(in + a->padding, a->ratio, a->inverse_ratio, &rest);
     while (rest != 0 && tap < a->period) {
         bool borrow = rest < a->part;
         rest += (borrow ? a->ratio : 0) - a->part;

@@ -78,15 +78,6 @@ SPIRA_BOTH uint32_t expand_box_cell(const expand_box *box, int batch, int x, int
            (uint32_t)z;
 }
 
-// Divides a cell's number by `by`. inverse: floor((2^32 - 1) / by). *rest: the remainder.
-SPIRA_BOTH uint32_t expand_divide(uint32_t cell, uint32_t by, uint32_t inverse, uint32_t *rest) {
-    uint32_t quotient = (uint32_t)(((uint64_t)cell * inverse) >> 32); // or one too few
-    *rest = cell - quotient * by;
-    const bool more = *rest >= by;
-    *rest -= more ? by : 0;
-    return quotient + more;
-}
-
 // How cells become words: origin + batch * step_b + x * step_x + y * step_y + z * step_z.
 template <typename W>
 struct expand_packing {
