@@ -8,7 +8,10 @@
 // other. Each set must be the one that `downsample` makes of the scan. Bench "prune": every other
 // voxel of the scan, by the sign of one of 8 channels of features, fp16; method "gather": their
 // features, 64 channels; "norm": LayerNorm and SiLU of those, for all voxels; "largest": the mask
-// of the best half by a channel; "hilbert": the order along Hilbert's curve, with codes and ranks.
+// of the best half by a channel; "hilbert": the order along Hilbert's curve, with codes and ranks;
+// "gather_grad": the gradient of "gather"; "norm_groups": GroupNorm of 32 groups. A point in each
+// voxel: "points": its eight neighbours and their weights; "blend": its features; "lists" and
+// "splat": from points back to voxels.
 #include "bench.cuh"
 
 enum { generate_steps = 4, generate_channels = 8, generate_features = 64 };
@@ -21,7 +24,13 @@ struct generate_work {
     int begin, end; // the steps to run
     spira::prune_args<generate_word> prune;
     spira::row_gather_args gather;
+    spira::row_gather_grad_args gather_grad;
     spira::norm_args norm;
+    spira::norm_groups_args<generate_word> norm_groups;
+    spira::interpolate_args<generate_word> points;
+    spira::row_blend_args blend;
+    spira::row_lists_args lists;
+    spira::row_splat_args splat;
     spira::choose_largest_args<generate_word> largest;
     spira::curve_args<generate_word> curve;
     char *scratch; // one at a time
@@ -63,6 +72,34 @@ static spira::status generate_curve(void *context, cudaStream_t stream) {
     return spira::curve_order(&w->curve, w->scratch, w->scratch_bytes, stream);
 }
 
+static spira::status generate_gather_grad(void *context, cudaStream_t stream) {
+    const generate_work *w = (const generate_work *)context;
+    return spira::row_gather_grad<spira::numeric_f16>(&w->gather_grad, stream);
+}
+
+static spira::status generate_norm_groups(void *context, cudaStream_t stream) {
+    const generate_work *w = (const generate_work *)context;
+    return spira::norm_groups<generate_word, spira::numeric_f16>(&w->norm_groups, w->scratch,
+                                                                 w->scratch_bytes, stream);
+}
+
+static spira::status generate_points(void *context, cudaStream_t stream) {
+    return spira::interpolate_find(&((const generate_work *)context)->points, stream);
+}
+
+static spira::status generate_blend(void *context, cudaStream_t stream) {
+    return spira::row_blend<spira::numeric_f16>(&((const generate_work *)context)->blend, stream);
+}
+
+static spira::status generate_lists(void *context, cudaStream_t stream) {
+    const generate_work *w = (const generate_work *)context;
+    return spira::row_lists(&w->lists, w->scratch, w->scratch_bytes, stream);
+}
+
+static spira::status generate_splat(void *context, cudaStream_t stream) {
+    return spira::row_splat<spira::numeric_f16>(&((const generate_work *)context)->splat, stream);
+}
+
 // The children that the finer set has, a bit each.
 static uint8_t *generate_mask(bench_pool *pool, const spira::word_layout *layout,
                               spira::voxel_set<generate_word> coarse,
@@ -90,10 +127,62 @@ static void generate_scratch(generate_work *w, bench_pool *pool) {
     room(spira::prune_workspace(&w->prune, &bytes));
     room(spira::choose_largest_workspace(&w->largest, &bytes));
     room(spira::curve_order_workspace(&w->curve, &bytes));
+    room(spira::norm_groups_workspace(&w->norm_groups, &bytes));
+    room(spira::row_lists_workspace(&w->lists, &bytes));
     for (const auto &step : w->step) {
         room(spira::subdivide_workspace(&step, &bytes));
     }
     w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
+}
+
+// A point in each voxel, and what goes between both.
+static void generate_points_make(bench_pool *pool, const bench_scene<generate_word> *scene,
+                                 generate_work *w) {
+    const int32_t voxels = scene->fine.host.capacity;
+    const int64_t values = (int64_t)voxels * generate_features, entries = (int64_t)voxels * 8;
+    float *at = bench_host<float>(pool, (int64_t)voxels * 3);
+    int32_t *batch = bench_host<int32_t>(pool, voxels);
+    for (int32_t i = 0; i < voxels; ++i) {
+        const spira::voxel v =
+            spira::word_unpack<generate_word>(&scene->layout, scene->fine.host.words[i]);
+        const uint32_t part = (uint32_t)i * 2654435761u;
+        at[3 * i] = (float)v.x + (float)(part >> 24) / 256;
+        at[3 * i + 1] = (float)v.y + (float)(part >> 16 & 255) / 256;
+        at[3 * i + 2] = (float)v.z + (float)(part >> 8 & 255) / 256;
+        batch[i] = v.batch;
+    }
+    spira::interpolate_args<generate_word> &a = w->points;
+    a.layout = &scene->layout;
+    a.set = w->prune.in;
+    a.stride = {1, 1, 1};
+    a.kind = spira::interpolate_renormalise;
+    a.points = bench_upload(pool, at, (int64_t)voxels * 3);
+    a.batch = bench_upload(pool, batch, voxels);
+    a.count = w->prune.in.count;
+    a.rows = voxels;
+    a.columns = 3;
+    a.size[0] = a.size[1] = a.size[2] = 1;
+    a.index = bench_device<int32_t>(pool, entries);
+    a.weight = bench_device<float>(pool, entries);
+    a.trouble = scene->trouble;
+    w->blend = {w->gather.in, voxels, generate_features, spira::numeric_f16, 8, a.index, a.weight,
+                a.count,      voxels, w->gather.out};
+    w->lists = {a.index,
+                8,
+                a.count,
+                voxels,
+                voxels,
+                bench_device<int32_t>(pool, voxels + 1),
+                bench_device<int32_t>(pool, entries)};
+    w->splat = {w->gather.in,
+                generate_features,
+                spira::numeric_f16,
+                8,
+                a.weight,
+                w->lists.begin,
+                w->lists.order,
+                voxels,
+                bench_device<uint16_t>(pool, values)};
 }
 
 static void generate_work_make(bench_pool *pool, const bench_scene<generate_word> *scene,
@@ -164,7 +253,49 @@ static void generate_work_make(bench_pool *pool, const bench_scene<generate_word
     w->curve.order = bench_device<int32_t>(pool, voxels);
     w->curve.rank = bench_device<int32_t>(pool, voxels);
     w->largest.trouble = w->curve.trouble = scene->trouble;
+    w->gather_grad = {w->gather.in,       voxels,          generate_features,  1,
+                      spira::numeric_f16, w->prune.source, w->prune.out.count, voxels,
+                      w->norm.out};
+    w->norm_groups.layout = &scene->layout;
+    w->norm_groups.set = w->prune.in;
+    w->norm_groups.in = w->norm.in;
+    w->norm_groups.channels = generate_features;
+    w->norm_groups.groups = 32;
+    w->norm_groups.type = spira::numeric_f16;
+    w->norm_groups.epsilon = 1e-5f;
+    w->norm_groups.out = w->norm.out;
+    generate_points_make(pool, scene, w);
     generate_scratch(w, pool);
+}
+
+// The rows around points and their lists, as the host's loops have them.
+static void generate_check_points(bench_session *s, const bench_scene<generate_word> *scene,
+                                  generate_work *w, const char *input) {
+    bench_pool *pool = &s->pool;
+    const int32_t voxels = scene->fine.host.capacity;
+    const int64_t entries = (int64_t)voxels * 8;
+    const int keep = pool->blocks;
+    spira::device_status trouble = {};
+    spira::interpolate_args<generate_word> a = w->points;
+    spira::row_lists_args b = w->lists;
+    a.set = scene->fine.host;
+    a.points = bench_download(pool, a.points, (int64_t)voxels * 3);
+    a.batch = bench_download(pool, a.batch, voxels);
+    a.count = b.count = a.set.count;
+    a.index = bench_host<int32_t>(pool, entries);
+    a.weight = bench_host<float>(pool, entries);
+    a.trouble = &trouble;
+    b.index = a.index;
+    b.begin = bench_host<int32_t>(pool, voxels + 1);
+    b.order = bench_host<int32_t>(pool, entries);
+    BENCH_TRY(spira::interpolate_find_host(&a));
+    BENCH_TRY(spira::row_lists_host(&b));
+    BENCH_TRY(generate_points(w, s->stream));
+    BENCH_TRY(generate_lists(w, s->stream));
+    bench_check_same(pool, a.index, w->points.index, entries, input, "rows around points");
+    bench_check_same(pool, b.begin, w->lists.begin, voxels + 1, input, "lists");
+    bench_check_same(pool, b.order, w->lists.order, b.begin[voxels], input, "entries of lists");
+    bench_pool_free(pool, keep);
 }
 
 // What the mask and the order are, as the host's loops have them.
@@ -238,11 +369,19 @@ static void generate_run_input(bench_session *s, const bench_input *input) {
     row.time = bench_measure(s->stream, generate_gather, &w);
     bench_print(s, &row);
     generate_check(s, &scene, &w, input->name);
+    generate_check_points(s, &scene, &w, input->name);
     const struct {
         const char *method;
         bench_step step;
-    } more[] = {
-        {"norm", generate_norm}, {"largest", generate_largest}, {"hilbert", generate_curve}};
+    } more[] = {{"norm", generate_norm},
+                {"largest", generate_largest},
+                {"hilbert", generate_curve},
+                {"gather_grad", generate_gather_grad},
+                {"norm_groups", generate_norm_groups},
+                {"points", generate_points},
+                {"blend", generate_blend},
+                {"lists", generate_lists},
+                {"splat", generate_splat}};
     for (const auto &one : more) {
         row.method = one.method;
         row.time = bench_measure(s->stream, one.step, &w);
