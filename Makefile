@@ -184,9 +184,10 @@ install:
 HOST_BUILDS := build/test_host build/test_fast_math $(if $(wildcard examples/scan.cu),build/host_scan build/host_levels build/host_quantize build/host_generate)
 GPU_BUILDS  := $(EXAMPLES:examples/%.cu=build/example_%) $(BENCHES:bench/%.cu=build/bench_%)
 # ... which are only compiled where they could not run: in two parts (tests/unite.sh), but for those that
-# give headers macros or namespaces of theirs, use spira's namespace, or rely on the end of main.
-FRONT_ALONE  := $(filter $(patsubst %,examples/%.cu,density engine levels quantize scan stream),$(EXAMPLES))
-FRONT_UNITED := $(filter-out $(FRONT_ALONE),$(EXAMPLES) $(BENCHES))
+# give headers macros or namespaces of theirs, use spira's namespace, or rely on the end of main. The
+# engine is part of tests/gpu/calls.cu.
+FRONT_ALONE  := $(filter $(patsubst %,examples/%.cu,density levels quantize scan stream),$(EXAMPLES))
+FRONT_UNITED := $(filter-out $(FRONT_ALONE) examples/engine.cu,$(EXAMPLES) $(BENCHES))
 GPU_MADE     := $(if $(PTX_ONLY),$(FRONT_ALONE:%.cu=build/fronts/%.ok) \
                   $(if $(FRONT_UNITED),build/fronts/part_0.ok build/fronts/part_1.ok),$(GPU_BUILDS))
 TESTS_BUILT := $(if $(NVCC),build/test_gpu build/test_calls $(if $(CUBLAS),build/test_cublas))
@@ -488,7 +489,7 @@ ARM_CHECKS   := $(CHECK)/aarch64.ok
 NVCC_CHECKS  := $(ARCHS:%=$(CHECK)/arch/%.ok) $(CHECK)/spills.ok $(CHECK)/link.ok \
                 $(CHECK)/linkage.ok $(CHECK)/readme.ok $(CHECK)/readme_headers.ok \
                 $(UNITS:%=$(CHECK)/units/%.ok) $(FRONT_ARCHS:%=$(CHECK)/stream/%.ok) \
-                $(FRONT_ARCHS:%=$(CHECK)/include/%.ok) $(CHECK)/fast_math.ok $(CHECK)/nvtx.ok \
+                $(FRONT_ARCHS:%=$(CHECK)/include/%.ok) $(CHECK)/fast_math.ok \
                 $(NVCC_HEADERS:%=$(CHECK)/nvcc/%.ok) $(if $(NVRTC),$(CHECK)/nvrtc.ok)
 FORMAT_CHECK := $(CHECK)/format.ok
 
@@ -576,9 +577,10 @@ $(CHECK)/include/%.ok: tests/build/units/include.cu
 	      -c $< -o $(@:.ok=.o) >$@.said 2>&1; status=$$?; cat $@.said; [ $$status = 0 ] && \
 	      $(if $(filter 90,$*),,!) grep -q 'has no Hopper kernels' $@.said)
 
+# ... once with the ranges for profilers, where the toolkit has their header.
 $(CHECK)/stream/%.ok: examples/stream.cu
 	$(call attempt,examples/stream.cu for sm_$*,$(NVCC) $(NVCCFLAGS) $(call ptx,$*) $(HASTY) \
-	      $(FRONTS) $(DEPENDS) -c $< -o $(@:.ok=.o))
+	      $(if $(filter 80,$*),-DSPIRA_NVTX) $(FRONTS) $(DEPENDS) -c $< -o $(@:.ok=.o))
 
 # search.h compiles at run time, too.
 $(CHECK)/nvrtc.ok: NVRTC_LIB = $(firstword $(wildcard $(NVRTC)../lib64) $(NVRTC)../lib)
@@ -589,11 +591,6 @@ $(CHECK)/nvrtc.ok: tests/build/nvrtc.cpp spira/search.h
 $(CHECK)/fast_math.ok: tests/build/units/voxelize.cu
 	$(call attempt,voxelize with --use_fast_math,$(NVCC) $(NVCCFLAGS) --use_fast_math \
 	      -Xcompiler -ffast-math $(call ptx,90a) $(HASTY) $(FRONTS) $(DEPENDS) -c $< -o $(@:.ok=.o))
-
-# The ranges for profilers, where the toolkit has their header.
-$(CHECK)/nvtx.ok: examples/stream.cu
-	$(call attempt,examples/stream.cu with SPIRA_NVTX,$(NVCC) $(NVCCFLAGS) -DSPIRA_NVTX $(call ptx,80) \
-	      $(HASTY) $(FRONTS) $(DEPENDS) -c $< -o $(@:.ok=.o))
 
 $(CHECK)/link_a.ok: ARCH := 80
 $(CHECK)/link_b.ok: ARCH := 90a

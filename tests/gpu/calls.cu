@@ -2,20 +2,21 @@
 // tests/gpu/calls.cu: how many calls of the CUDA runtime one frame of the engine example makes, and
 // how many one convolution; a replay gives what a run gives; how the program ends. A binary of its
 // own, because its calls are intercepted when it is linked (calls_wrap.cpp).
+
+// First, so that this is also the check that the example compiles by itself (Makefile).
+#define main engine_main
+#include "../../examples/engine.cu"
+#undef main
+
 #include "../support/calls.h"
 #include "../support/device.cuh"
 #include "../support/gpu.cuh"
+#include "../support/onnx_writer.h"
 #include "../support/reference.h"
 
 #include <set>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define main engine_main
-#include "../../examples/engine.cu"
-#undef main
-
-#include "../support/onnx_writer.h"
 
 using namespace spira;
 using engine::frame;
