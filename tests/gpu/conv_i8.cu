@@ -154,6 +154,7 @@ DEVICE_TEST(gpu_i8_every_variant) {
                                        {27, 5, 0, 7, numeric_i8},
                                        {8, 100, 70, 130, numeric_i8},
                                        {1, 128, 32, 96, numeric_i8},
+                                       {27, 96, 0, 96, numeric_i8},
                                        {40, 16, 0, 33, numeric_i8},
                                        {27, 32, 0, 32, numeric_i8},
                                        {9, 192, 0, 256, numeric_i8},
