@@ -18,7 +18,8 @@ namespace spira {
 enum {
     group_threads = 256,
     group_warps = group_threads / 32,
-    group_piece = 4,   // channels of a lane
+    group_piece = 4,   // channels
+    group_held = 2,    // pieces of a lane, where rows are aligned
     group_rows = 8,    // outputs of a warp, at most
     group_pairs = 512, // that the lists of a warp have room for
     group_starts = group_rows + 1,
@@ -37,17 +38,18 @@ SPIRA_DEVICE int group_divide(int a, uint32_t divider) {
 
 // How a launch is cut.
 struct group_cut {
-    int pieces;  // of a row
-    int rows;    // outputs of a warp
-    int offsets; // of an output, that the lists have room for: all, or as many as fit
-    uint32_t by_pieces, by_offsets; // group_divider
+    int pieces, items; // of a row; lanes that it takes
+    int rows;          // outputs of a warp
+    int offsets;       // of an output, that the lists have room for: all, or as many as fit
+    uint32_t by_items, by_offsets; // group_divider
 };
 
-SPIRA_API group_cut group_cut_of(const conv_group_shape *s) {
+// held: pieces of a lane.
+SPIRA_API group_cut group_cut_of(const conv_group_shape *s, int held) {
     const int offsets = (int)min_of(s->volume, group_pairs);
-    const int pieces = (int)ceil_div(s->cout, group_piece);
-    return {pieces, (int)min_of(group_rows, group_pairs / offsets), offsets, group_divider(pieces),
-            group_divider(offsets)};
+    const int pieces = (int)ceil_div(s->cout, group_piece), items = (int)ceil_div(pieces, held);
+    const int rows = (int)min_of(group_rows, group_pairs / offsets);
+    return {pieces, items, rows, offsets, group_divider(items), group_divider(offsets)};
 }
 
 // A source row, and where the weights of its offset begin.
@@ -110,6 +112,7 @@ SPIRA_DEVICE void group_quad_add(const conv_quad<A> &a, const conv_quad<B> &b, f
     sum.w = fmaf(element_to_float(a.element[3]), element_to_float(b.element[3]), sum.w);
 }
 
+// Keeps the loads before it together.
 SPIRA_DEVICE void group_fence() {
 #ifdef __CUDA_ARCH__
     asm volatile("" ::: "memory");
@@ -132,36 +135,47 @@ SPIRA_DEVICE const E *group_row(const E *base, int32_t row, uint32_t pitch) {
     return (const E *)((const char *)base + conv_multiply_wide((uint32_t)row, pitch));
 }
 
-// Adds the products of channels c .. c + 3, in the order of the list.
-template <typename E, bool wide>
-SPIRA_DEVICE void group_list_add(const conv_group_args &a, const group_pair *list, int pairs, int c,
-                                 float4 &sum) {
-    enum { flight = wide ? 4 : 1 };
-    const int left = a.shape.cin - c;
-    uint32_t pitch = (uint32_t)a.shape.cin * (uint32_t)sizeof(E);
+// Adds the products of some times four channels, from c[] on, in the order of the list.
+template <typename E, bool wide, int held>
+SPIRA_DEVICE void group_list_add(const conv_group_args &a, const group_pair *list, int pairs,
+                                 const int (&c)[held], float4 (&sum)[held]) {
+    enum { flight = wide ? 4 / held : 1 };
+    const int channels = a.shape.cin;
+    uint32_t pitch = (uint32_t)channels * (uint32_t)sizeof(E);
 #ifdef __CUDA_ARCH__
-    asm("" : "+r"(pitch));
+    asm("" : "+r"(pitch)); // as group_keep
 #endif
-    const E *const in = group_keep((const E *)a.in + c);
-    const float *const weights = group_keep(a.weight + c);
+    const E *in[held];
+    const float *weights[held];
+#pragma unroll
+    for (int h = 0; h < held; ++h) {
+        in[h] = group_keep((const E *)a.in + c[h]);
+        weights[h] = group_keep(a.weight + c[h]);
+    }
 #pragma unroll 1
     for (; pairs > 0; pairs -= flight, list += flight) {
-        conv_quad<E> row[flight];
-        group_pair pair[flight];
+        conv_quad<E> row[flight][held];
 #pragma unroll
         for (int i = 0; i < flight; ++i) {
             if (i < pairs) {
-                pair[i] = list[i];
-                row[i] = conv_quad_load<E, wide>(group_row(in, pair[i].source, pitch), left);
+                const int32_t source = list[i].source;
+#pragma unroll
+                for (int h = 0; h < held; ++h) {
+                    row[i][h] =
+                        conv_quad_load<E, wide>(group_row(in[h], source, pitch), channels - c[h]);
+                }
             }
         }
         group_fence();
 #pragma unroll
         for (int i = 0; i < flight; ++i) {
             if (i < pairs) {
-                const conv_quad<float> weight =
-                    conv_quad_load<float, wide>(weights + (uint32_t)pair[i].weight, left);
-                group_quad_add(row[i], weight, sum);
+#pragma unroll
+                for (int h = 0; h < held; ++h) {
+                    const conv_quad<float> weight = conv_quad_load<float, wide>(
+                        weights[h] + (uint32_t)list[i].weight, channels - c[h]);
+                    group_quad_add(row[i][h], weight, sum[h]);
+                }
             }
         }
     }
@@ -178,59 +192,96 @@ SPIRA_DEVICE conv_params group_output_params(const conv_group_args &a, bool wide
     return p;
 }
 
+// Finishes channels c .. c + 3 of an output. The usual epilogue is short: layers of few pairs would
+// wait for it.
+template <typename E, bool wide>
+SPIRA_DEVICE void group_store(const conv_group_args &a, int row, int c, float4 sum) {
+    const conv_params p = group_output_params(a, wide);
+    const conv_epilogue &e = a.epilogue;
+    conv_output out = {{make_float4(1, 1, 1, 1), make_float4(0, 0, 0, 0)}, c};
+    if (e.bias || e.scale || e.shift) {
+        out = conv_output_of(p, c);
+    }
+    if (wide && !e.residual && activation_is_bound(e.act)) {
+        const conv_quad<E> none = {};
+        E *const to = (E *)group_row((const E *)a.out + c, row, (uint32_t)p.cout * sizeof(E));
+        conv_quad_store<E, wide>(to, 4, conv_finish<E, true>(p, out.affine, sum, false, none));
+    } else {
+        conv_output_store<E>(p, out, row, sum);
+    }
+}
+
 // Bytes of the lists of a warp.
 SPIRA_BOTH int group_lists_bytes(const group_cut &cut) {
     return cut.rows * cut.offsets * (int)sizeof(group_pair) +
            (int)round_up(group_starts * sizeof(int32_t), alignof(group_pair));
 }
 
-// wide: rows and weights are aligned to 4 elements. Where the lists have no room for all offsets, a
-// warp has one output, and lists some offsets at a time.
-template <typename E, bool wide>
-SPIRA_KERNEL void __launch_bounds__(group_threads, 4)
+// wide: rows and weights are aligned to 4 elements. A lane has `held` pieces of an output. Where
+// the lists have no room for all offsets, a warp has one output, and lists some offsets at a time.
+template <typename E, bool wide, int held>
+SPIRA_KERNEL void __launch_bounds__(group_threads, std::is_same_v<E, __half> ? 4 : 3)
     group_depthwise_kernel(const __grid_constant__ conv_group_args a, const group_cut cut) {
     extern __shared__ __align__(128) char group_memory[]; // [group_warps, group_lists_bytes]
-    const int warp = (int)threadIdx.x / 32;
+    const int lane = warp_lane(), warp = (int)threadIdx.x / 32, volume = a.shape.volume;
     const int32_t outputs = count_clamp(*a.count, a.capacity);
     const int64_t all = ((int64_t)blockIdx.x * group_warps + warp) * cut.rows;
     if (all >= outputs) {
         return;
     }
-    const int begin = (int)all, rows = min(cut.rows, outputs - begin), items = rows * cut.pieces;
+    const int begin = (int)all, rows = min(cut.rows, outputs - begin), items = rows * cut.items;
     group_pair *const pair = (group_pair *)(group_memory + warp * group_lists_bytes(cut));
     const group_lists lists = {pair, (int32_t *)(pair + cut.rows * cut.offsets)};
+    const int32_t *const map = a.map + (int64_t)begin * volume;
+    const bool once = cut.offsets == volume;
+    if (once) {
+        group_list(a, cut, map, rows, 0, lists);
+        __syncwarp();
+    }
 #pragma unroll 1
-    for (int item = warp_lane(); item - warp_lane() < items; item += 32) {
-        const int row = min(group_divide(item, cut.by_pieces), rows - 1);
-        const int c = (item - row * cut.pieces) * group_piece;
-        float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 1
-        for (int k = 0; k < a.shape.volume; k += cut.offsets) {
-            if (item < 32 || cut.offsets < a.shape.volume) {
+    for (int first = 0; first < items; first += 32) {
+        const int item = first + lane, row = min(group_divide(item, cut.by_items), rows - 1);
+        int c[held];
+        float4 sum[held];
+#pragma unroll
+        for (int h = 0; h < held; ++h) { // a last one that is not there is the first once more
+            const int piece = item - row * cut.items + h * cut.items;
+            c[h] = (piece < cut.pieces ? piece : item - row * cut.items) * group_piece;
+            sum[h] = make_float4(0, 0, 0, 0);
+        }
+        int k = 0;
+        do {
+            if (!once) {
                 __syncwarp(); // the lists have been read
-                group_list(a, cut, a.map + (int64_t)begin * a.shape.volume, rows, k, lists);
+                group_list(a, cut, map, rows, k, lists);
                 __syncwarp();
             }
             const int start = lists.start[row], pairs = lists.start[row + 1] - start;
             group_list_add<E, wide>(a, pair + start, item < items ? pairs : 0, c, sum);
-        }
+            k += cut.offsets;
+        } while (k < volume);
         if (item < items) {
-            const conv_params p = group_output_params(a, wide);
-            conv_output_store<E>(p, conv_output_of(p, c), begin + row, sum);
+#pragma unroll
+            for (int h = 0; h < held; ++h) {
+                if (h == 0 || c[h] != c[0]) {
+                    group_store<E, wide>(a, begin + row, c[h], sum[h]);
+                }
+            }
         }
     }
 }
 
 template <typename E>
 SPIRA_API status group_depthwise_launch(const conv_group_args *a, cudaStream_t stream) {
-    const group_cut cut = group_cut_of(&a->shape);
     const size_t bytes = group_piece * sizeof(E);
     const bool wide = a->shape.cout % group_piece == 0 && wide_aligned(a->in, bytes) &&
                       wide_aligned(a->out, bytes) && wide_aligned(a->epilogue.residual, bytes) &&
                       wide_aligned(a->weight, group_piece * sizeof(float));
+    const group_cut cut = group_cut_of(&a->shape, wide ? (int)group_held : 1);
     const auto blocks = (unsigned)ceil_div(a->capacity, (int64_t)cut.rows * group_warps);
     const auto lists = (size_t)(group_warps * group_lists_bytes(cut));
-    return kernel_launch(wide ? group_depthwise_kernel<E, true> : group_depthwise_kernel<E, false>,
+    return kernel_launch(wide ? group_depthwise_kernel<E, true, group_held>
+                              : group_depthwise_kernel<E, false, 1>,
                          {blocks, group_threads, stream, "conv_group", false, lists}, *a, cut);
 }
 
