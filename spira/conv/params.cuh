@@ -89,6 +89,17 @@ struct conv_lane {
     E element[conv_lane_bytes / sizeof(E)];
 };
 
+// Whether rows that are not aligned to 16 bytes are aligned to 8.
+SPIRA_DEVICE bool conv_in_halves(const char *base, uint32_t pitch) {
+    return ((uint32_t)(uintptr_t)base | pitch) % 8 == 0;
+}
+
+// Copies 16 bytes of such a row, as far as it has them (`bytes`); zeros past that.
+SPIRA_DEVICE void conv_copy_halves(uint32_t to, const char *from, int bytes) {
+    async_copy_8_cached(to, from, bytes > 0);
+    async_copy_8_cached(to + 8, from + 8, bytes > 8);
+}
+
 // Loads 16 bytes element by element, as far as the row has them (`bytes`); zeros past that.
 template <typename E>
 SPIRA_DEVICE uint4 conv_read_each(const char *from, int bytes) {

@@ -39,13 +39,17 @@ SPIRA_DEVICE void grad_gather(const grad_side &side, int32_t own, F place) {
         }
         return;
     }
+    const bool halves = conv_in_halves(base, side.pitch);
 #pragma unroll 1
-    for (int i = 0; i < copies; ++i) { // element by element
+    for (int i = 0; i < copies; ++i) { // in halves, or element by element
         const int r = i * (32 / pieces) + first;
         const int32_t row = __shfl_sync(~0u, own, r);
-        shared_store_4(place(r), conv_read_unaligned<E>(
-                                     base + conv_multiply_wide((uint32_t)max(row, 0), side.pitch),
-                                     row >= 0 ? bytes : 0));
+        const char *from = base + conv_multiply_wide((uint32_t)max(row, 0), side.pitch);
+        if (halves) {
+            conv_copy_halves(place(r), from, row >= 0 ? bytes : 0);
+        } else {
+            shared_store_4(place(r), conv_read_unaligned<E>(from, row >= 0 ? bytes : 0));
+        }
     }
 }
 

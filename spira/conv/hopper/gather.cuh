@@ -71,8 +71,7 @@ hopper_gather_unaligned(hopper_piece from, int32_t source, int32_t second, uint3
         const int bytes = at >= 0 ? from.bytes : 0;
         const uint32_t place = to + wgmma_place((uint32_t)(row << log) | piece, log);
         if (from.halves) {
-            async_copy_8_cached(place, own_row, bytes > 0);
-            async_copy_8_cached(place + 8, own_row + 8, bytes > 8);
+            conv_copy_halves(place, own_row, bytes);
         } else {
             shared_store_4(place, conv_read_each<E>(own_row, bytes));
         }

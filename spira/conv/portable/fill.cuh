@@ -191,12 +191,17 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &
         });
         return;
     }
+    const bool halves = conv_in_halves(chunk.base, chunk.pitch);
 #pragma unroll 1
-    for (int i = 0; i < T::warp_fragments && f.valid; ++i) { // element by element
+    for (int i = 0; i < T::warp_fragments && f.valid; ++i) { // in halves, or element by element
         const auto row = (int32_t)shared_load(f.rows + i * portable_fragment * 4);
-        const uint4 v = conv_read_each<E>(
-            chunk.base + conv_multiply_wide((uint32_t)row, chunk.pitch), row >= 0 ? left : 0);
-        shared_store_4(to + i * portable_fragment_bytes, v);
+        const char *from = chunk.base + conv_multiply_wide((uint32_t)row, chunk.pitch);
+        const uint32_t place = to + i * portable_fragment_bytes;
+        if (halves) {
+            conv_copy_halves(place, from, row >= 0 ? left : 0);
+        } else {
+            shared_store_4(place, conv_read_each<E>(from, row >= 0 ? left : 0));
+        }
     }
 }
 
