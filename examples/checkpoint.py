@@ -24,6 +24,8 @@ NETWORK is one that people train with spconv; its layers get the names that netw
     voxelnext    VoxelNeXt with its shared_conv; also with kernels (5, 5, 3, 3)
     spunet       SpUNet-v1m1 of Pointcept. Trained on coordinates (batch, x, y, z): --axes xyz
     spunet-small SpUNet-small, which torch/train.py trains
+    trellis2     the shape decoder of TRELLIS.2, that of generate.cu: coordinates (batch, x, y, z)
+    ptv3         PTv3-conv: Pointcept's Point Transformer V3, without the tensors of attention
 
 The prefix of its tensors is found in the file, and so is the version of spconv. Batch norm is
 folded with eps 1e-3 (shared_conv: 1e-5), unless --eps says otherwise. Layers that have a bias in
@@ -317,9 +319,27 @@ def fold_norm(tensors, used, norm, bias, eps, count, where):
     return scale, shift + (bias - mean) * scale
 
 
+def folded(tensors, used, layer, bias, count, chosen):
+    """The entries of a layer's batch norm, if it has one."""
+    name, _, norm, options = layer
+    if not norm:
+        return []
+    eps = options.get("eps", chosen.eps)
+    scale, shift = fold_norm(tensors, used, norm, bias, eps, count, name)
+    return [(name, "scale", scale), (name, "shift", shift)]
+
+
 def convert_layer(tensors, used, layer, chosen):
     """The entries of a layer: (name, kind, array), weight, bias, scale, shift."""
     name, conv, norm, options = layer
+    if conv is None: # a layer norm
+        count = np.asarray(tensors[f"{norm}.weight"]).size
+        return [(name, kind, take(tensors, used, f"{norm}.{what}", count, name))
+                for kind, what in (("scale", "weight"), ("shift", "bias"))]
+    if not conv:
+        count, size = options["channels"], options["size"]
+        identity = np.broadcast_to(np.eye(count), (*size, count, count))
+        return [(name, "weight", identity), *folded(tensors, used, layer, 0, count, chosen)]
     found = [t for t in (f"{conv}.weight", f"{conv}.kernel", conv) if t in tensors]
     require(found, f"{name}: the checkpoint lacks {conv}.weight and {conv}.kernel")
     require(len(found) == 1, f"{name}: which of {found}?")
@@ -332,11 +352,7 @@ def convert_layer(tensors, used, layer, chosen):
     if options.get("keep_bias") or (has_bias and not norm):
         entries.append((name, "bias", np.zeros(count) + bias))
         bias = 0
-    if norm:
-        eps = options.get("eps", chosen.eps)
-        scale, shift = fold_norm(tensors, used, norm, bias, eps, count, name)
-        entries += [(name, "scale", scale), (name, "shift", shift)]
-    return entries
+    return entries + folded(tensors, used, layer, bias, count, chosen)
 
 
 # ---- the blob ------------------------------------------------------------------------------------
@@ -396,7 +412,8 @@ def find_network(tensors, chosen):
     engines = [chosen.engine] if chosen.engine else ENGINES_NAMED
     found = networks.search(tensors, chosen.network, engines, chosen.prefix, chosen.cin,
                             chosen.axes)
-    require(found, f"{chosen.file}: no tensor is named ...{networks.MARKER}; it has "
+    require(found, f"{chosen.file}: no tensor is named "
+            f"...{networks.MARKERS.get(chosen.network, networks.MARKER)}; it has "
             f"{', '.join(list(tensors)[:FAULTS_SHOWN])}, ...")
     require(not found[0].faults, network_fault(tensors, chosen, found[0]))
     prefixes = [f.prefixes[0] for f in found if not f.faults]
@@ -408,13 +425,13 @@ def network_layers(found, chosen):
     """The layers as a map would have them."""
     layers = []
     for c in found.variant.layers:
-        prefix = networks.tensor_prefix(found.prefixes, c.conv)
-        options = {"layout": found.layout, "size": networks.size_along(c, found.variant.axes),
+        prefix = networks.tensor_prefix(found.prefixes, c.name)
+        options = {"layout": found.layout if c.size else "oxyzi", "channels": c.cout, "size": networks.size_along(c, found.variant.axes),
                    "eps": c.eps if chosen.eps is None else chosen.eps,
                    "keep_bias": c.bias != "none"}
-        if found.engine == "spconv":
+        if found.engine == "spconv" and c.size:
             options["pointwise"] = POINTWISE
-        layers.append((c.name, prefix + c.conv, c.norm and prefix + c.norm, options))
+        layers.append((c.name, c.conv and prefix + c.conv, c.norm and prefix + c.norm, options))
     return layers
 
 

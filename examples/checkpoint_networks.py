@@ -10,9 +10,11 @@ from collections import namedtuple
 # A convolution of a network.
 #
 # name   of the layer in the table
-# conv   of its tensors: conv.weight, and conv.bias if the layer has a bias
+# conv   of its tensors: conv.weight, and conv.bias if the layer has a bias. None: the layer is a
+#        layer norm. "": the weights are the identity
 # norm   of its batch norm, or None
-# size   of the kernel in the order of the network's axes; (y, x) of a convolution without z
+# size   of the kernel in the order of the network's axes; (y, x) of a convolution without z; ()
+#        of a linear layer, whose weight is [cout, cin]
 # cin    input channels, or a word for a number that only the checkpoint says
 # cout   output channels, or a word
 # bias   of the layer in the table, which the blob has: "needed", or "alike": in the checkpoint all
@@ -26,14 +28,15 @@ Conv = namedtuple("Conv", "name conv norm size cin cout bias eps")
 Variant = namedtuple("Variant", "title axes layers")
 
 EPS = 1e-3
-MARKER = "conv_input.0.weight" # leads to the prefix of a network
+MARKERS = {"trellis2": "from_latent.weight", "ptv3": "embedding.stem.conv.weight"}
+MARKER = "conv_input.0.weight" # of the others: leads to the prefix of a network
 HEAD = "shared_conv."          # layers of this name belong to a head, with a prefix of its own
 
 
 def layer(name, size, cin, cout, conv=None, norm="next", bias="none", eps=EPS):
     """norm="next": the last number of `conv` and one."""
     size = (size,) * 3 if isinstance(size, int) else size
-    conv = conv or name
+    conv = name if conv is None else conv
     if norm == "next":
         stem, number = conv.rsplit(".", 1)
         norm = f"{stem}.{int(number) + 1}"
@@ -125,6 +128,70 @@ def spunet(base, encoder, decoder, encoder_blocks, decoder_blocks):
     return layers + [layer("final", 1, channels, "the classes", norm=None, bias="needed")]
 
 
+def linear(name, cin, cout, conv=None, norm=None):
+    return layer(name, (), cin, cout, conv, norm, "needed")
+
+
+def plain(name, size, channels, cout=None):
+    return layer(name, size, channels, cout or channels, norm=None, bias="needed")
+
+
+def layer_norm(name, channels):
+    return Conv(name, None, name, (), None, channels, "none", None)
+
+
+def trellis2(first=1024, blocks=(4, 16, 8, 4, 0)):
+    """The shape decoder of TRELLIS.2 (generate_decoder.h). first: channels of the coarsest level"""
+    layers = [linear("from_latent", "the latents", first)]
+    for level, count in enumerate(blocks):
+        channels, half = first >> level, first >> level + 1
+        for i in range(count):
+            name = f"blocks.{level}.{i}"
+            layers += [plain(f"{name}.conv", 3, channels), layer_norm(f"{name}.norm", channels),
+                       linear(f"{name}.mlp.0", channels, 4 * channels),
+                       linear(f"{name}.mlp.2", 4 * channels, channels)]
+        name = f"blocks.{level}.{count}"
+        if level + 1 < len(blocks):
+            layers += [linear(f"{name}.to_subdiv", channels, 8),
+                       layer_norm(f"{name}.norm1", channels),
+                       plain(f"{name}.conv1", 3, channels, 8 * half),
+                       plain(f"{name}.conv2", 3, half)]
+    return layers + [linear("output_layer", channels, "the outputs")]
+
+
+def ptv3(encoder=(32, 64, 128, 256, 512), blocks=(2, 2, 2, 6, 2), decoder=(64, 64, 128, 256),
+         up=(2, 2, 2, 2)):
+    """Point Transformer V3 without attention (ptv3.h)."""
+    def stage(name, channels, count):
+        layers = []
+        for block in (f"{name}.block{i}" for i in range(count)):
+            layers += [plain(f"{block}.cpe.0", 3, channels),
+                       linear(f"{block}.cpe.1", channels, channels),
+                       layer_norm(f"{block}.cpe.2", channels),
+                       layer_norm(f"{block}.norm2.0", channels),
+                       linear(f"{block}.mlp.0.fc1", channels, 4 * channels),
+                       linear(f"{block}.mlp.0.fc2", 4 * channels, channels)]
+        return layers
+
+    layers = [layer("embedding.stem.conv", 5, "cin", encoder[0], norm="embedding.stem.norm")]
+    for s, channels in enumerate(encoder):
+        name = f"enc.enc{s}"
+        if s:
+            layers += [linear(f"{name}.down.proj", encoder[s - 1], channels),
+                       layer(f"{name}.down.norm", 1, channels, channels, "", f"{name}.down.norm.0")]
+        layers += stage(name, channels, blocks[s])
+    below = encoder[-1]
+    for s in reversed(range(len(decoder))):
+        name, channels = f"dec.dec{s}", decoder[s]
+        layers += [linear(f"{name}.up.proj.0", below, channels, norm=f"{name}.up.proj.1"),
+                   linear(f"{name}.up.proj_skip.0", encoder[s], channels,
+                          norm=f"{name}.up.proj_skip.1"),
+                   layer(f"{name}.up", 2, channels, channels, "", None)]
+        layers += stage(name, channels, up[s])
+        below = channels
+    return layers
+
+
 SPUNET_V1M1 = spunet(32, (32, 64, 128, 256), (256, 128, 96, 96), (2, 3, 4, 6), 2)
 SPUNET_SMALL = spunet(16, (16, 32, 48, 64), (48, 32, 32, 16), (1, 1, 1, 1), 1)
 
@@ -143,11 +210,14 @@ def variants_of(network):
         return [Variant("kernels of 3", "zyx", voxelnext((3,) * 5, (16, 32, 64, 128, 128, 128))),
                 Variant("kernels of 5", "zyx",
                         voxelnext((5, 5, 3, 3, 3), (32, 64, 128, 256, 256, 256)))]
+    if network in MARKERS:
+        return [Variant("the authors' names", "xyz", trellis2() if network == "trellis2" else ptv3())]
     small = network == "spunet-small"
     return [Variant("Pointcept's names", "zyx", SPUNET_SMALL if small else SPUNET_V1M1)]
 
 
-NETWORKS = ("centerpoint", "second", "bevfusion", "voxelnext", "spunet", "spunet-small")
+NETWORKS = ("centerpoint", "second", "bevfusion", "voxelnext", "spunet", "spunet-small", "trellis2",
+            "ptv3")
 
 
 # ---- the search in a checkpoint -----------------------------------------------------------------
@@ -177,6 +247,8 @@ def weight_shape(conv, axes, layout, numbers):
     """The shape of a weight; words instead of unknown numbers."""
     about = dict(zip("xyz", size_along(conv, axes)))
     about["i"], about["o"] = (numbers.get(c, c) for c in (conv.cin, conv.cout))
+    if not conv.size:
+        return [about["o"], about["i"]]
     return [about[axis] for axis in layout if axis != "z" or len(conv.size) == 3]
 
 
@@ -204,7 +276,7 @@ def tensor_prefix(found_prefixes, name):
 
 def biased(tensors, variant, prefixes):
     """Whether one of the layers that have biases alike has one."""
-    return any(tensor_prefix(prefixes, c.conv) + c.conv + ".bias" in tensors
+    return any(tensor_prefix(prefixes, c.name) + c.conv + ".bias" in tensors
                for c in variant.layers if c.bias == "alike")
 
 
@@ -214,13 +286,15 @@ def match(tensors, variant, engine, prefixes, numbers):
     numbers, faults = dict(numbers), []
     alike = biased(tensors, variant, prefixes)
     for c in variant.layers:
-        prefix = tensor_prefix(prefixes, c.conv)
-        check_tensor(tensors, f"{prefix}{c.conv}.weight",
-                     weight_shape(c, variant.axes, layout, numbers), numbers, faults)
+        prefix = tensor_prefix(prefixes, c.name)
+        if c.conv:
+            check_tensor(tensors, f"{prefix}{c.conv}.weight",
+                         weight_shape(c, variant.axes, layout, numbers), numbers, faults)
         vector = [numbers.get(c.cout, c.cout)]
         if c.bias == "needed" or (c.bias == "alike" and alike):
             check_tensor(tensors, f"{prefix}{c.conv}.bias", vector, numbers, faults)
-        for what in ("weight", "bias", "running_mean", "running_var") if c.norm else ():
+        running = ("running_mean", "running_var") if c.conv is not None else ()
+        for what in ("weight", "bias", *running) if c.norm else ():
             check_tensor(tensors, f"{prefix}{c.norm}.{what}", vector, numbers, faults)
     return Found(variant, engine, layout, prefixes, numbers, faults)
 
@@ -235,7 +309,7 @@ def search(tensors, network, engines, prefix=None, cin=None, axes=None):
     """All places where a network might be, in all forms; the fewest faults come first. axes:
     instead of those of the variants"""
     variants = [v._replace(axes=axes or v.axes) for v in variants_of(network)]
-    places = prefixes_of(tensors, MARKER) if prefix is None else [prefix]
+    places = prefixes_of(tensors, MARKERS.get(network, MARKER)) if prefix is None else [prefix]
     numbers = {} if cin is None else {"cin": cin}
     found = [match(tensors, variant, engine, (place, head_of(tensors, place)), numbers)
              for place in places for variant in variants for engine in engines]

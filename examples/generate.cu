@@ -4,13 +4,14 @@
 //
 //   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a examples/generate.cu -o generate
 //   ./generate [--side 1024] [--shape 1024] [--channels 1024] [--picture generate.png] [--check]
-//              [--steps]
+//              [--steps] [--weights FILE.blob]
 //
 // The logits of random weights mean nothing, so a made-up rule overwrites them (generate_shape.h).
 // The host knows capacities alone; how many voxels a level has stays on the GPU. --shape makes the
 // shape smaller than the grid of --side. --check compares the features with host loops in fp32:
 // with few channels and cells, as these take long. --steps prints what each kind of layer takes,
-// one launch after the other.
+// one launch after the other. --weights reads the parameters of a checkpoint (checkpoint.py,
+// --network trellis2); latents and rule stay made up.
 //
 // As plain C++ (g++ -x c++) it runs the host loops alone, by default on 128^3 cells with 128
 // channels.
@@ -37,6 +38,7 @@ struct options {
     int shape = 0; // 0: side
     bool check = false, steps = false;
     const char *picture = "generate.png";
+    const char *weights = nullptr;
 };
 
 bool options_read(int argc, char **argv, options *o) {
@@ -52,13 +54,15 @@ bool options_read(int argc, char **argv, options *o) {
             o->shape = atoi(argv[++i]);
         } else if (!strcmp(argv[i], "--channels") && value) {
             o->channels = atoi(argv[++i]);
+        } else if (!strcmp(argv[i], "--weights") && value) {
+            o->weights = argv[++i];
         } else if (!strcmp(argv[i], "--picture") && value) {
             o->picture = argv[++i];
         } else {
             fprintf(
                 stderr,
                 "usage: generate [--side CELLS] [--shape CELLS] [--channels N] [--picture FILE] "
-                "[--check] [--steps]\n"
+                "[--check] [--steps] [--weights FILE]\n"
                 "generate: not understood: %s\n",
                 argv[i]);
             return false;
@@ -286,6 +290,7 @@ spira::status run(const options &o) {
     const auto d = std::make_unique<decoder>();
     const auto g = std::make_unique<grown>();
     decoder_make(o.channels, d.get());
+    d->weights = o.weights;
     SPIRA_TRY(grow({o.side, o.shape}, g.get()));
     printf("voxels: %zu, %zu, %zu, %zu, %zu at strides 16 to 1; grid of %d^3\n", g->set[0].size(),
            g->set[1].size(), g->set[2].size(), g->set[3].size(), g->set[4].size(), o.side);

@@ -5,8 +5,10 @@
 #ifndef SPIRA_EXAMPLES_GENERATE_DECODER_H
 #define SPIRA_EXAMPLES_GENERATE_DECODER_H
 
+#include "../spira/net_blob.h"
 #include "generate_shape.h"
 #include "network.h"
+#include "scan_file.h"
 
 namespace generate {
 
@@ -20,7 +22,8 @@ static const int level_blocks[levels] = {4, 16, 8, 4, 0};
 // Names live in it: it must not be copied.
 struct decoder {
     network net;
-    int logits[steps]; // layers
+    int logits[steps];   // layers
+    const char *weights; // a blob; null: made-up parameters
 };
 
 SPIRA_API int conv_add(network *n, const char *name, int source, int channels, int size) {
@@ -88,6 +91,7 @@ SPIRA_API int up_add(decoder *d, int level, int block, int x, int c) {
 // first: channels of the coarsest level, a multiple of 128; 1024 in TRELLIS.2.
 SPIRA_API void decoder_make(int first, decoder *d) {
     network *const n = &d->net;
+    d->weights = nullptr;
     networks::network_begin(n, latents);
     int x = conv_add(n, "from_latent", spira::net_input, first, 1);
     for (int l = 0; l < levels; ++l) {
@@ -157,6 +161,21 @@ SPIRA_API spira::status parameters_each(const spira::net_plan *p, F f) {
         stream += at.end > p->step[i].params ? 2 : 0;
     }
     return spira::status_success();
+}
+
+// The parameters of a blob.
+SPIRA_API spira::status parameters_read(const char *path, const spira::net_plan *p, float *params) {
+    unsigned char *memory;
+    int64_t bytes;
+    int unused = 0;
+    spira::blob blob = {};
+    spira::status s = scan::file_load(path, &memory, &bytes);
+    s = spira::status_failed(s) ? s : spira::blob_open(memory, (size_t)bytes, &blob);
+    s = spira::status_failed(s) ? s : spira::net_blob_read(p, &blob, params, &unused);
+    free(memory);
+    SPIRA_TRY(s);
+    printf("weights: %s, %d entries of no layer\n", path, unused);
+    return s;
 }
 
 SPIRA_BOTH float filled(const filling &f, int64_t i) {

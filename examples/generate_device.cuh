@@ -44,12 +44,22 @@ spira::status fill(const filling &f, E *to, cudaStream_t stream) {
     return spira::status_from_cuda(cudaGetLastError(), "fill");
 }
 
-// Makes up the parameters and packs them.
-static spira::status parameters_make(device_run *r, char *loaded, cudaStream_t stream) {
+// Reads or makes up the parameters, and packs them.
+static spira::status parameters_make(const decoder *d, device_run *r, char *loaded,
+                                     cudaStream_t stream) {
     float *params;
     SPIRA_TRY(spira::status_from_cuda(
         cudaMalloc((void **)&params, (size_t)r->plan.params * sizeof(float)), "parameters"));
-    SPIRA_TRY(parameters_each(&r->plan, [&](const filling &f) { return fill(f, params, stream); }));
+    if (d->weights) {
+        std::vector<float> read((size_t)r->plan.params);
+        SPIRA_TRY(parameters_read(d->weights, &r->plan, read.data()));
+        SPIRA_TRY(spira::status_from_cuda(
+            cudaMemcpy(params, read.data(), read.size() * sizeof(float), cudaMemcpyHostToDevice),
+            "parameters"));
+    } else {
+        SPIRA_TRY(
+            parameters_each(&r->plan, [&](const filling &f) { return fill(f, params, stream); }));
+    }
     const spira::net_load_args load = {params, loaded, r->plan.loaded_bytes, nullptr};
     SPIRA_TRY(spira::net_load<format>(&r->gpu, &r->plan, &load, stream));
     SPIRA_TRY(spira::status_from_cuda(cudaStreamSynchronize(stream), "parameters"));
@@ -78,7 +88,7 @@ static spira::status device_make(decoder *d, const grown *g, device_run *r, cuda
     r->args.loaded = loaded;
     r->args.memory = memory;
     r->args.bytes = r->plan.workspace_bytes;
-    SPIRA_TRY(parameters_make(r, loaded, stream));
+    SPIRA_TRY(parameters_make(d, r, loaded, stream));
     SPIRA_TRY(spira::status_from_cuda(
         cudaMemset(set->words, 0, (size_t)set->capacity * sizeof(word)), "first set"));
     SPIRA_TRY(

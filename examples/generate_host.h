@@ -85,8 +85,10 @@ SPIRA_API spira::status host_make(decoder *d, const grown *g, host_run *r) {
         return spira::status_success();
     };
     r->params.resize((size_t)r->plan.params);
-    SPIRA_TRY(
-        parameters_each(&r->plan, [&](const filling &f) { return fill(f, r->params.data()); }));
+    SPIRA_TRY(d->weights ? parameters_read(d->weights, &r->plan, r->params.data())
+                         : parameters_each(&r->plan, [&](const filling &f) {
+                               return fill(f, r->params.data());
+                           }));
     r->features.resize((size_t)limits.voxels * latents);
     SPIRA_TRY(fill(latents_of((int64_t)r->features.size()), r->features.data()));
     r->words = g->set[0];

@@ -318,6 +318,120 @@ def check_conversions():
                      more=("--axes", "xyz"))
 
 
+# ---- linear layers and layer norms --------------------------------------------------------------
+
+def trellis2_shapes(first):
+    """TRELLIS.2's shape decoder, as its authors' tables have it: 292 tensors."""
+    shapes = {"from_latent.weight": (first, 32), "from_latent.bias": (first,),
+              "output_layer.weight": (7, first // 16), "output_layer.bias": (7,)}
+    for level, blocks in enumerate((4, 16, 8, 4)):
+        c = first // 2 ** level
+        for i in range(blocks):
+            for part, shape in (("conv", (c, 3, 3, 3, c)), ("norm", (c,)), ("mlp.0", (4 * c, c)),
+                                ("mlp.2", (c, 4 * c))):
+                shapes[f"blocks.{level}.{i}.{part}.weight"] = shape
+                shapes[f"blocks.{level}.{i}.{part}.bias"] = shape[:1]
+        for part, shape in (("norm1", (c,)), ("conv1", (4 * c, 3, 3, 3, c)), ("to_subdiv", (8, c)),
+                            ("conv2", (c // 2, 3, 3, 3, c // 2))):
+            shapes[f"blocks.{level}.{blocks}.{part}.weight"] = shape
+            shapes[f"blocks.{level}.{blocks}.{part}.bias"] = shape[:1]
+    return shapes
+
+
+def ptv3_shapes(p):
+    """Pointcept's PTv3, of each block's attention one tensor."""
+    shapes = {f"{p}embedding.stem.conv.weight": (32, 5, 5, 5, 4)}
+
+    def add(name, *shape, bias=True):
+        shapes[f"{p}{name}.weight"] = shape
+        if bias:
+            shapes[f"{p}{name}.bias"] = shape[:1]
+
+    def batch_norm(name, c):
+        add(name, c)
+        shapes.update({f"{p}{name}.{what}": (c,) for what in ("running_mean", "running_var")})
+
+    def block(name, c):
+        add(f"{name}.cpe.0", c, 3, 3, 3, c)
+        add(f"{name}.cpe.1", c, c)
+        for norm in ("cpe.2", "norm1.0", "norm2.0"):
+            add(f"{name}.{norm}", c)
+        add(f"{name}.attn.qkv", 3 * c, c)
+        add(f"{name}.mlp.0.fc1", 4 * c, c)
+        add(f"{name}.mlp.0.fc2", c, 4 * c)
+
+    batch_norm("embedding.stem.norm", 32)
+    widths = (32, 64, 128, 256, 512)
+    for s, (c, blocks) in enumerate(zip(widths, (2, 2, 2, 6, 2))):
+        if s:
+            add(f"enc.enc{s}.down.proj", c, widths[s - 1])
+            batch_norm(f"enc.enc{s}.down.norm.0", c)
+        for i in range(blocks):
+            block(f"enc.enc{s}.block{i}", c)
+    for s, (c, below) in enumerate(((64, 64), (64, 128), (128, 256), (256, 512))):
+        for name, cin in (("proj", below), ("proj_skip", widths[s])):
+            add(f"dec.dec{s}.up.{name}.0", c, cin)
+            batch_norm(f"dec.dec{s}.up.{name}.1", c)
+        for i in range(2):
+            block(f"dec.dec{s}.block{i}", c)
+    return shapes
+
+
+def check_blob(title, tensors, prefix):
+    """Each entry but the identities has the numbers of its tensor."""
+    for (name, kind), array in checkpoint.read_blob(path("made.blob")).items():
+        full = prefix + name
+        if kind == "weight" and f"{full}.weight" not in tensors: # of a norm, or of no tensor
+            want = np.broadcast_to(np.eye(array.shape[-1]), array.shape)
+        elif kind == "weight":
+            want = tensors[f"{full}.weight"]
+            want = np.moveaxis(want, 0, -1) if want.ndim == 5 else want.T[None, None, None]
+        elif kind == "bias":
+            want = tensors[f"{full}.bias"]
+        elif f"{full}.running_var" in tensors or f"{full}.bias" not in tensors or \
+                f"{full}.weight" in tensors and tensors[f"{full}.weight"].ndim > 1:
+            continue # a batch norm: check_conversion compares these
+        else:
+            want = tensors[full + (".weight" if kind == "scale" else ".bias")]
+        check(array.shape[-want.ndim:] == want.shape and np.allclose(array, want, 1e-6),
+              f"{title}: {name}, {kind}")
+
+
+def check_transformers():
+    networks = checkpoint.networks
+    full = hollow(trellis2_shapes(1024))
+    check(len(full) == 292 and not best(full, "trellis2").faults, best(full, "trellis2").faults)
+    check(sum(a.size for a in full.values()) == 474231463, "TRELLIS.2's parameters")
+    for name in ("blocks.0.4.to_subdiv.weight", "blocks.3.0.norm.bias", "output_layer.bias"):
+        faults = best({n: a for n, a in full.items() if n != name}, "trellis2").faults
+        check(len(faults) == 1 and faults[0].startswith(f"{name}: missing"), f"{name}: {faults}")
+    make = networks.trellis2
+    networks.trellis2 = lambda: make(128)
+    tensors = values_of(trellis2_shapes(128))
+    np.savez(path("made.npz"), **tensors)
+    good, said = convert("made.npz", "trellis2", "made.blob")
+    check(good and "the outputs 7; left over under \"\": none" in said, f"TRELLIS.2: {said}")
+    check_blob("TRELLIS.2", tensors, "")
+    networks.trellis2 = make
+    generate = os.path.join(os.path.dirname(os.path.abspath(LEVELS)), "host_generate")
+    if os.path.exists(generate):
+        done = subprocess.run((generate, "--side", "64", "--weights", "made.blob", "--picture",
+                               "shape.png"), cwd=FOLDER, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, universal_newlines=True)
+        check(done.returncode == 0 and "weights: made.blob, 0 entries of no layer" in done.stdout,
+              f"TRELLIS.2 in generate: {done.stdout}")
+    prefix = "module.backbone."
+    tensors = values_of(ptv3_shapes(prefix))
+    np.savez(path("made.npz"), **tensors)
+    good, said = convert("made.npz", "ptv3", "made.blob")
+    check(good and "cin 4; left over under \"module.backbone.\": " in said and
+          f"{prefix}dec.dec3.block1.attn.qkv.bias; tensors elsewhere: 0" in said, f"PTv3: {said}")
+    check_blob("PTv3", tensors, prefix)
+    done = run_levels("PTv3-conv", 4)
+    check(done.returncode == 0 and " 0 entries of no layer" in done.stdout,
+          f"PTv3 in spira: {done.stdout}")
+
+
 # ---- faults -------------------------------------------------------------------------------------
 
 def hollow(shapes):
@@ -469,6 +583,7 @@ def check_torch():
 
 
 check_conversions()
+check_transformers()
 check_shapes()
 check_biases()
 check_eps()
