@@ -130,40 +130,49 @@ SPIRA_DEVICE group_words<wide> group_words_read(const E *from) {
     }
 }
 
-// Adds the products of an offset, whose weights are `weight`. low, high: the sources of outputs
-// `lane` and 32 + `lane` of the warp; in: the lane's channels of row 0.
+// The rows of an offset, of the warp's outputs.
+template <int wide>
+struct group_mma_row {
+    uint32_t has[2]; // a bit for each output
+    group_words<wide> words[group_fragments];
+};
+
+// Requests them. low, high: the sources of outputs `lane` and 32 + `lane`; in: the lane's channels
+// of row 0.
 template <typename E, int wide>
-SPIRA_DEVICE void group_mma_add(const E *in, uint32_t pitch, int32_t low, int32_t high,
-                                const uint4 (&weight)[wide][wide][32],
-                                float (&sum)[group_fragments][wide][4]) {
-    const uint32_t has[2] = {__ballot_sync(~0u, low >= 0), __ballot_sync(~0u, high >= 0)};
-    if (!(has[0] | has[1])) {
-        return;
-    }
-    const int lane = warp_lane();
-    group_words<wide> row[group_fragments];
+SPIRA_DEVICE void group_mma_read(const E *in, uint32_t pitch, int32_t low, int32_t high,
+                                 group_mma_row<wide> &row) {
+    row.has[0] = __ballot_sync(~0u, low >= 0);
+    row.has[1] = __ballot_sync(~0u, high >= 0);
 #pragma unroll
     for (int f = 0; f < group_fragments; ++f) {
-        const int32_t source = __shfl_sync(~0u, f < 4 ? low : high, f % 4 * 8 + lane / 4);
-        row[f] = {};
+        const int32_t source = __shfl_sync(~0u, f < 4 ? low : high, f % 4 * 8 + warp_lane() / 4);
+        row.words[f] = {};
         if (source >= 0) {
-            row[f] = group_words_read<E, wide>(group_row(in, source, pitch));
+            row.words[f] = group_words_read<E, wide>(group_row(in, source, pitch));
         }
     }
+}
+
+// Adds their products.
+template <typename E, int wide>
+SPIRA_DEVICE void group_mma_add(const group_mma_row<wide> &row,
+                                const uint4 (&weight)[wide][wide][32],
+                                float (&sum)[group_fragments][wide][4]) {
     uint4 own[wide][wide];
 #pragma unroll
     for (int j = 0; j < wide; ++j) {
 #pragma unroll
         for (int band = 0; band < wide; ++band) {
-            own[j][band] = weight[j][band][lane];
+            own[j][band] = weight[j][band][warp_lane()];
         }
     }
 #pragma unroll
     for (int f = 0; f < group_fragments; ++f) {
-        if (has[f / 4] >> f % 4 * 8 & 0xff) {
+        if (row.has[f / 4] >> f % 4 * 8 & 0xff) {
 #pragma unroll
             for (int j = 0; j < wide; ++j) {
-                mma_steps<E>(sum[f], own[j], row[f].at[2 * j], row[f].at[2 * j + 1]);
+                mma_steps<E>(sum[f], own[j], row.words[f].at[2 * j], row.words[f].at[2 * j + 1]);
             }
         }
     }
@@ -207,7 +216,7 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, 2)
     group_mma_kernel(const __grid_constant__ conv_group_args a, bool wide_out) {
 #if SPIRA_MMA
     extern __shared__ __align__(128) char group_memory[];
-    enum { channels = 16 * wide };
+    enum { channels = 16 * wide, flight = wide == 1 ? 2 : 1 }; // offsets at a time
     auto &shared = *(group_mma_shared<wide> *)group_memory;
     const conv_group_shape &s = a.shape;
     const int lane = warp_lane(), warp = (int)threadIdx.x / 32;
@@ -231,11 +240,22 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, 2)
             group_mma_weights<E, wide>(weights, s.type, k, count, shared);
             __syncthreads();
 #pragma unroll 1
-            for (int at = 0; at < count; ++at) {
-                const int column = (k + at) % group_mma_span;
-                group_mma_add<E, wide>(in, (uint32_t)s.cin * (uint32_t)sizeof(E),
-                                       shared.map[warp][lane][column],
-                                       shared.map[warp][lane + 32][column], shared.weight[at], sum);
+            for (int at = 0; at < count; at += flight) {
+                group_mma_row<wide> row[flight];
+#pragma unroll
+                for (int u = 0; u < flight; ++u) {
+                    const int column = (k + at + u) % group_mma_span;
+                    const bool there = flight == 1 || at + u < count;
+                    group_mma_read<E>(in, (uint32_t)s.cin * (uint32_t)sizeof(E),
+                                      there ? shared.map[warp][lane][column] : -1,
+                                      there ? shared.map[warp][lane + 32][column] : -1, row[u]);
+                }
+#pragma unroll
+                for (int u = 0; u < flight; ++u) {
+                    if (row[u].has[0] | row[u].has[1]) {
+                        group_mma_add<E>(row[u], shared.weight[at + u], sum);
+                    }
+                }
             }
         }
     }
