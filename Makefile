@@ -164,7 +164,7 @@ INSTALL := $(DESTDIR)$(PREFIX)
 VERSION := $(shell sed -n 's/.*SPIRA_VERSION_[A-Z]* //p' spira/config.h | paste -sd. -)
 
 # Tables of networks: <spira_networks/detectors.h>. They include ../spira/net.h.
-NETWORKS := examples/detectors.h examples/network.h examples/networks.h
+NETWORKS := examples/detectors.h examples/network.h examples/networks.h examples/ptv3.h
 
 install:
 	@set -e; for header in $(HEADERS); do \
