@@ -144,6 +144,9 @@ SPIRA_DEVICE void group_mma_read(const E *in, uint32_t pitch, int32_t low, int32
                                  group_mma_row<wide> &row) {
     row.has[0] = __ballot_sync(~0u, low >= 0);
     row.has[1] = __ballot_sync(~0u, high >= 0);
+    if (wide > 1 && !(row.has[0] | row.has[1])) {
+        return;
+    }
 #pragma unroll
     for (int f = 0; f < group_fragments; ++f) {
         const int32_t source = __shfl_sync(~0u, f < 4 ? low : high, f % 4 * 8 + warp_lane() / 4);
@@ -219,7 +222,6 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, 2)
     enum { channels = 16 * wide, flight = wide == 1 ? 2 : 1 }; // offsets at a time
     auto &shared = *(group_mma_shared<wide> *)group_memory;
     const conv_group_shape &s = a.shape;
-    const int lane = warp_lane(), warp = (int)threadIdx.x / 32;
     const int slices = s.cout / channels, c = (int)(blockIdx.x % slices) * channels;
     if ((int64_t)(blockIdx.x / slices) * group_mma_tile >= count_clamp(*a.count, a.capacity)) {
         return;
@@ -228,27 +230,28 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, 2)
     float sum[group_fragments][wide][4] = {};
 #pragma unroll 1
     for (int i = 0; i < ins; i += channels) {
-        const E *const in = (const E *)a.in + first + i + group_mma_channel<wide>(0, 0, 0);
         const group_weights weights = group_weights_of(a, i, c);
 #pragma unroll 1
         for (int k = 0; k < s.volume; k += group_mma_shared<wide>::offsets) {
             const int count = min((int)group_mma_shared<wide>::offsets, s.volume - k);
             __syncthreads(); // the weights before have been read
             if (k % group_mma_span == 0 && (i == 0 || s.volume > group_mma_span)) {
-                group_mma_map(a, group_mma_place_of<wide>(a), k, shared.map[warp]);
+                group_mma_map(a, group_mma_place_of<wide>(a), k, shared.map[threadIdx.x / 32]);
             }
             group_mma_weights<E, wide>(weights, s.type, k, count, shared);
             __syncthreads();
 #pragma unroll 1
             for (int at = 0; at < count; at += flight) {
+                const auto &map = shared.map[threadIdx.x / 32]; // anew, as `in`: registers
+                const E *const in = (const E *)a.in + first + i + group_mma_channel<wide>(0, 0, 0);
                 group_mma_row<wide> row[flight];
 #pragma unroll
                 for (int u = 0; u < flight; ++u) {
                     const int column = (k + at + u) % group_mma_span;
                     const bool there = flight == 1 || at + u < count;
                     group_mma_read<E>(in, (uint32_t)s.cin * (uint32_t)sizeof(E),
-                                      there ? shared.map[warp][lane][column] : -1,
-                                      there ? shared.map[warp][lane + 32][column] : -1, row[u]);
+                                      there ? map[warp_lane()][column] : -1,
+                                      there ? map[warp_lane() + 32][column] : -1, row[u]);
                 }
 #pragma unroll
                 for (int u = 0; u < flight; ++u) {
