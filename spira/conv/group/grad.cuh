@@ -2,7 +2,7 @@
 // spira/conv/group/grad.cuh: the weight gradient of depthwise and grouped convolution. Thread
 // blocks add up the weights over a share of the rows; a second kernel adds up the shares in order.
 //
-// A thread block reads the map of 128 rows and some offsets into shared memory. Then a warp takes
+// A thread block reads the map of 64 rows and some offsets into shared memory. Then a warp takes
 // an offset at a time, lists the pairs of its column, and adds up their products in registers: a
 // lane has 4 channels of a depthwise layer, otherwise 4 input by 4 output channels of a group. The
 // sums of all offsets stay in shared memory from tile to tile.
