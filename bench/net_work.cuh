@@ -201,7 +201,6 @@ template <typename W>
 static void net_plan_make(net_work<W> *w, bool keep_all) {
     w->limits.keep_all = keep_all;
     w->limits.overlap = true;
-    w->limits.overlap_early = networks::network_dilates(w->table);
     BENCH_TRY(spira::net_plan_device<W>(bench_gpu(), w->table->layers, w->table->count,
                                         &w->scene.layout, &w->limits, w->plan));
 }

@@ -67,16 +67,6 @@ SPIRA_API void network_voxels(const network *n, spira::voxel_input *in) {
     }
 }
 
-// Whether a layer makes its set by spconv's rule. Such sets take long to make: their first layers
-// had better not wait for all of them (net_limits.overlap_early).
-SPIRA_API bool network_dilates(const network *n) {
-    bool dilates = false;
-    for (int i = 0; i < n->count; ++i) {
-        dilates = dilates || n->layers[i].rule == spira::net_rule_expand;
-    }
-    return dilates;
-}
-
 // Adds a layer under a name, and returns its number.
 SPIRA_API int network_add(network *n, const char *name, spira::net_layer layer) {
     const int i = n->count++;

@@ -233,7 +233,6 @@ static spira::status device_plan(job *j, const spira::net_limits *limits, device
     tuned.records = j->records;
     tuned.record_count = j->record_count;
     tuned.overlap = true;
-    tuned.overlap_early = networks::network_dilates(j->net);
     SPIRA_TRY(spira::net_plan_device<W>(&d->gpu, j->net->layers, j->net->count, &j->layout, &tuned,
                                         j->plan));
     cudaFree(d->memory);
