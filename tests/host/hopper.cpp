@@ -162,14 +162,14 @@ TEST(hopper_emulated_i8_every_kernel) {
             }
         }
     }
-    CHECK_EQUAL(emulate::launched.size(), 24 + 1);
+    CHECK_EQUAL(emulate::launched.size(), 26 + 1);
 }
 
 TEST(hopper_emulated_every_count) {
     layers_every_count<hopper>();
 }
 
-// Of each type 13 variants, 11 with a shortcut (hopper_run), and the one that packs weights.
+// Of each type 14 variants, 12 with a shortcut (hopper_run), and the one that packs weights.
 TEST(hopper_emulated_every_kernel) {
     layers_every_kernel<hopper>({{{1, 1, 1, 1}, 40, 0, 32},
                                  {{1, 2, 1, 1}, 64, 0, 64},
@@ -185,7 +185,7 @@ TEST(hopper_emulated_every_kernel) {
                                  {{1, 4, 4, 1}, 128, 0, 128},
                                  {{1, 8, 1, 1}, 64, 0, 256},
                                  {{1, 8, 2, 1}, 64, 0, 256}},
-                                true, 2 * (24 + 1));
+                                true, 2 * (26 + 1));
 }
 
 TEST(hopper_emulated_many_offsets) {

@@ -284,25 +284,30 @@ SPIRA_DEVICE void hopper_finish_four(const conv_params &p, const float *scale, i
     }
 }
 
-// Finishes all row groups. A loop addresses accumulators in local memory alone. The code is small
-// since every kernel's code has to be compiled and fetched, also by layers that do not run it.
-template <typename T>
-SPIRA_DEVICE void hopper_finish_any(const conv_params &p, const float *scale, int channel,
-                                    int (&row)[T::row_groups][2],
-                                    const typename T::sum (&sum)[T::row_groups][T::columns / 2]) {
-    enum { all = T::row_groups * T::columns };
-    alignas(16) typename T::sum kept[all / 2];
-#pragma unroll
-    for (int i = 0; i < all / 2; ++i) {
-        kept[i] = sum[i / (T::columns / 2)][i % (T::columns / 2)];
-    }
-#pragma unroll 1
-    for (int at = 0; at < all; at += 8) {
+// Finishes the `count` accumulators of a lane at `sum`, from column `at` of all row groups on: in a
+// loop in which the accumulators move down through their registers. Of many, the second half moves
+// to the registers of the first, so that the moves are not quadratic in the columns. The code is
+// small since every kernel's code has to be fetched, also by layers that do not run it.
+template <typename T, int count>
+SPIRA_DEVICE void hopper_finish_some(const conv_params &p, const float *scale, int channel,
+                                     int (&row)[T::row_groups][2], typename T::sum *sum, int &at) {
+    if constexpr (count == 4) {
         if (T::row_groups > 1 && at == T::columns) {
             row[0][0] = row[T::row_groups - 1][0];
             row[0][1] = row[T::row_groups - 1][1];
         }
-        hopper_finish_four<T>(p, scale, channel, row[0], kept + at / 2, at % T::columns);
+        hopper_finish_four<T>(p, scale, channel, row[0], sum, at % T::columns);
+        at += 8;
+    } else {
+        enum { all = T::row_groups * T::columns / 2, part = count > 48 ? count / 2 : 4 };
+#pragma unroll 1
+        do { // without a counter: registers
+            hopper_finish_some<T, part>(p, scale, channel, row, sum, at);
+#pragma unroll
+            for (int e = 0; e + part < count; ++e) {
+                sum[e] = sum[e + part];
+            }
+        } while (count == all ? at < 2 * count : at % (2 * count) != 0);
     }
 }
 
@@ -333,7 +338,9 @@ SPIRA_DEVICE void hopper_finish(const conv_params &p, const hopper_shared &share
         }
     }
     if (!hopper_is_plain<T>(p)) {
-        hopper_finish_any<T>(p, shared.scale, channel, row, sum);
+        int at = 0;
+        hopper_finish_some<T, T::row_groups * T::columns / 2>(p, shared.scale, channel, row,
+                                                              &sum[0][0], at);
         return;
     }
 #pragma unroll

@@ -79,9 +79,8 @@ SPIRA_API status hopper_run(const device_info *gpu, const conv_params &p, cudaSt
                                hopper_variant<E, shortcut, mixed, 96, hopper_several, 1, longer>>
                          : hopper_launch<hopper_variant<E, shortcut, mixed, 96, 1, 1, longer>>;
         } else {
-            launch = several // a tile of a small set waits for rows: the kernel of 128 serves
-                         ? hopper_launch<hopper_variant<E, shortcut, mixed, 128, hopper_several>>
-                         : hopper_launch<hopper_variant<E, shortcut, mixed, 96>>;
+            launch = several ? hopper_launch<hopper_variant<E, shortcut, mixed, 96, hopper_several>>
+                             : hopper_launch<hopper_variant<E, shortcut, mixed, 96>>;
         }
         break;
     case 4:
