@@ -119,6 +119,29 @@ TEST(hopper_i8_chunks) {
     }
 }
 
+// How layers of int8 are cut, on an H200: two thread blocks share a tile of fewer stages than in
+// fp16 where they have 128 columns, of more where they have 256.
+TEST(hopper_i8_sizes_of_tiles) {
+    const device_info d = device_made(90, 132, shared_most, true);
+    const struct {
+        int cin, cin2, cout;
+        int32_t capacity;
+        conv_sizes wanted;
+    } layers[] = {{128, 0, 128, 14534, {1, 4, 2, 1}},   {128, 0, 128, 31757, {1, 4, 1, 1}},
+                  {128, 0, 256, 5906, {1, 4, 2, 1}},    {256, 0, 256, 5906, {1, 4, 2, 1}},
+                  {256, 0, 256, 14534, {1, 4, 1, 1}},   {256, 128, 256, 14534, {1, 4, 1, 1}},
+                  {256, 256, 256, 14534, {1, 8, 2, 1}}, {256, 0, 256, 91766, {1, 8, 1, 1}},
+                  {96, 0, 96, 14534, {1, 3, 1, 1}},     {64, 0, 64, 31757, {2, 2, 1, 1}}};
+    for (const auto &l : layers) {
+        const conv_shape s = shape_make(27, l.cin, l.cin2, l.cout, numeric_i8);
+        const conv_sizes c = hopper_sizes_choose(&s, l.capacity, &d);
+        char name[80];
+        snprintf(name, sizeof name, "%d+%d,%d of %d: %d slices, split %d", l.cin, l.cin2, l.cout,
+                 (int)l.capacity, c.slices, c.split);
+        test_check(memcmp(&c, &l.wanted, sizeof c) == 0, __FILE__, __LINE__, name);
+    }
+}
+
 TEST(hopper_emulated_mixed_formats) {
     uint64_t seed = 0;
     for (int cout : {20, 96, 256}) {

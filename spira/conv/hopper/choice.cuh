@@ -68,20 +68,23 @@ SPIRA_API int hopper_split_choose(int64_t stages, int64_t units, const device_in
 // enough that two thread blocks for each tile fill the GPU, two share a tile; unless 256 columns
 // leave more channels empty than 128, or a tile has few stages. Up to 128: two thread blocks share
 // a tile where all tiles are resident at once and a tile has enough stages; more, where there is
-// room for them. Otherwise, with 64 columns, a thread block has two of few tiles under way.
+// room for them. Otherwise, with 64 columns, a thread block has two of few tiles under way. int8:
+// with 128 columns two share from half as many stages on, with 256 from twice as many.
 SPIRA_API conv_sizes hopper_sizes_choose(const conv_shape *s, int32_t capacity,
                                          const device_info *d) {
     enum { worth = 48 }; // stages of a tile from which on sharing it pays
+    const bool i8 = s->type == numeric_i8;
     const int64_t stages = hopper_stages_of_tile(s);
-    const bool worthy = stages >= worth;
     const int64_t tiles = order_pairs(order_count(capacity)), wide = ceil_div(s->cout, 256);
     const bool full = 2 * wide == ceil_div(s->cout, 128);
     const bool most = s->cout > 128 && tiles >= 2 * d->multiprocessors;
-    const bool halves = full && !most && worthy && 2 * tiles * wide > d->multiprocessors;
+    const bool halves = full && !most && stages >= (i8 ? 2 * (int)worth : (int)worth) &&
+                        2 * tiles * wide > d->multiprocessors;
     const int columns = most || halves ? 256 : hopper_columns_choose(s->cout);
     const int64_t units = tiles * ceil_div(s->cout, columns);
     const bool few = units <= d->multiprocessors * hopper_resident(columns, 1, 1);
     const int fill = columns < 64 || columns > 128 ? 1 : hopper_split_choose(stages, units, d);
+    const bool worthy = stages >= (i8 && columns == 128 ? (int)worth / 2 : (int)worth);
     const int slices = columns / 32, pair = halves || (few && worthy) ? 2 : 1;
     const int split = max_of(pair, fill);
     const conv_sizes best = {few && split == 1 && columns == 64 ? 2 : 1, slices, split, 1};
