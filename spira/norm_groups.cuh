@@ -34,6 +34,7 @@ SPIRA_API status norm_groups(const norm_groups_args<W> *args, void *scratch, siz
                              cudaStream_t stream) {
     SPIRA_TRY(norm_groups_check(args));
     const unsigned batches = (unsigned)args->layout->batches;
+    const unsigned parts = (unsigned)norm_parts(args->channels);
     norm_groups_task<W> t = {*args, *args->layout, {}, false, false};
     t.wide = args->channels % norm_group == 0 && wide_aligned(args->in, 16) &&
              wide_aligned(args->out, 16);
@@ -50,7 +51,7 @@ SPIRA_API status norm_groups(const norm_groups_args<W> *args, void *scratch, siz
         typedef typename decltype(tag)::element E;
         for (bool squares : {false, true}) {
             t.squares = squares;
-            SPIRA_TRY(kernel_launch(norm_part_kernel<W, E>, launch(dim3(pool_parts, batches)), t));
+            SPIRA_TRY(kernel_launch(norm_part_kernel<W, E>, launch(dim3(parts, batches)), t));
             SPIRA_TRY(kernel_launch(norm_join_kernel<W>,
                                     launch(dim3((unsigned)args->groups, batches)), t));
         }

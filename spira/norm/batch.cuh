@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/norm/batch.cuh: the kernels of norm_groups (norm_groups.cuh).
 //
-// The rows of a batch element are cut into parts, as for global pooling: a thread block sums the
-// channels of a part, then one adds up the parts and channels of a group. First that of x, then
-// that of (x - mean)^2.
+// The rows of a batch element are cut into parts, as for global pooling, but more of them: a thread
+// block sums the channels of a part, then one adds up the parts and channels of a group. First that
+// of x, then that of (x - mean)^2.
 #ifndef SPIRA_NORM_BATCH_CUH
 #define SPIRA_NORM_BATCH_CUH
 
@@ -13,8 +13,13 @@
 
 namespace spira {
 
+// Parts of a batch element. Wide rows have fewer: their sums take the most memory.
+SPIRA_BOTH int norm_parts(int channels) {
+    return channels <= 512 ? 8 * pool_parts : pool_parts;
+}
+
 struct norm_groups_places {
-    float *part;                // [batches, pool_parts, channels] sums
+    float *part;                // [batches, norm_parts, channels] sums
     norm_groups_statistics *of; // [batches, groups]
 };
 
@@ -29,7 +34,7 @@ struct norm_groups_task {
 
 SPIRA_API void norm_groups_carve(workspace *w, int64_t batches, int channels, int groups,
                                  norm_groups_places *p) {
-    p->part = workspace_take<float>(w, batches * pool_parts * channels);
+    p->part = workspace_take<float>(w, batches * norm_parts(channels) * channels);
     p->of = workspace_take<norm_groups_statistics>(w, batches * groups);
 }
 
@@ -40,7 +45,7 @@ SPIRA_KERNEL void __launch_bounds__(pool_global_threads)
     const norm_groups_args<W> &a = t.args;
     int32_t first, last;
     pool_batch_range(&t.layout, a.set, (int)blockIdx.y, &first, &last);
-    const int64_t length = ceil_div(last - first, pool_parts);
+    const int64_t length = ceil_div(last - first, gridDim.x);
     const int64_t begin = min_of(first + blockIdx.x * length, last);
     const int64_t count = min_of(begin + length, last) - begin;
     const int columns = pool_columns(a.channels), column = (int)threadIdx.x % columns;
@@ -54,7 +59,7 @@ SPIRA_KERNEL void __launch_bounds__(pool_global_threads)
             return pool_result{t.squares ? d * d : x, -1};
         });
         if ((int)threadIdx.x < columns && at + column < a.channels) {
-            t.places.part[((int64_t)blockIdx.y * pool_parts + blockIdx.x) * a.channels + c] =
+            t.places.part[((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * a.channels + c] =
                 all.value;
         }
     }
@@ -68,12 +73,12 @@ SPIRA_KERNEL void __launch_bounds__(pool_global_threads)
     int32_t first, last;
     pool_batch_range(&t.layout, a.set, (int)blockIdx.y, &first, &last);
     const int width = a.channels / a.groups;
+    const int64_t parts = norm_parts(a.channels);
     const float *part =
-        t.places.part + (int64_t)blockIdx.y * pool_parts * a.channels + (int64_t)blockIdx.x * width;
-    const pool_result all =
-        pool_reduce(pool_average, 1, (int64_t)pool_parts * width, [&](int64_t i) {
-            return pool_result{part[i / width * a.channels + i % width], -1};
-        });
+        t.places.part + (int64_t)blockIdx.y * parts * a.channels + (int64_t)blockIdx.x * width;
+    const pool_result all = pool_reduce(pool_average, 1, parts * width, [&](int64_t i) {
+        return pool_result{part[i / width * a.channels + i % width], -1};
+    });
     if (threadIdx.x == 0 && last > first) {
         norm_groups_statistics *const of =
             t.places.of + (int64_t)blockIdx.y * a.groups + blockIdx.x;
