@@ -32,14 +32,13 @@ SPIRA_API status expand_workspace(const expand_args<W> *args, size_t *bytes) {
     return expand_chain_workspace(args, 1, bytes);
 }
 
-// The sets of layers behind each other, each of them as by `expand`. Those whose boxes have few
-// cells (expand_follows) are made at the same time: by three kernels, and one for each level behind
-// the first.
+// The sets of layers behind each other, each of them as by `expand`. Where their boxes have few
+// cells (expand_follows), the bitmap of a level is made of the one before: two kernels a level
+// behind the first.
 //
 // inputs   args [count]: see expand_args; args[i + 1].in is args[i].out, and all have one layout
 //          and one trouble
-// outputs  as those of expand; but if a set has more voxels than its capacity, the sets behind it
-//          may be made of all of them
+// outputs  as those of expand
 // errors   those of expand, before the first launch; another input
 template <typename W>
 SPIRA_API status expand_chain(const device_info *gpu, const expand_args<W> *args, int count,

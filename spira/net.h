@@ -39,8 +39,7 @@
 // but no more than their inputs can touch, and than a known extent and batch size hold. (A lidar
 // scan grows by a tenth in a strided layer of spconv, isolated voxels grow by up to eight times:
 // net_layer.capacity is the place to say so.) A count that exceeds its capacity is clamped and
-// recorded in the device status; on a GPU, sets that are expanded one from the other may be made of
-// all voxels of a set that was clamped.
+// recorded in the device status.
 //
 // int8. A convolution with net_format_i8 reads int8 and sums in int32 (conv_i8.h). What a layer
 // writes follows from its readers: int8 if an int8 layer reads it, else floating point; the last

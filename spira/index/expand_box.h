@@ -18,11 +18,11 @@ namespace spira {
 enum {
     bitmap_threads = 256,
     bitmap_words = 4,       // words of a thread
-    bitmap_words_small = 1, // the same where that makes at most bitmap_tiles_few tiles
+    bitmap_words_small = 1, // the same where that makes at most bitmap_tiles_many tiles
     bitmap_words_large = 8, // the same where there are many tiles
     bitmap_tile = bitmap_threads * bitmap_words,
-    bitmap_tiles_few = 64,    // so many or fewer small tiles count the bits in front by themselves
-    bitmap_tiles_many = 1024, // of bitmap_tile words: about what a large GPU runs at a time
+    bitmap_tiles_few = 64,    // so many or fewer tiles count the bits in front by themselves
+    bitmap_tiles_many = 1024, // about what a large GPU runs at a time
     bitmap_batch = 4096,      // set bits of a tile that are listed at a time
 };
 
@@ -138,6 +138,7 @@ struct expand_link {
     uint64_t taps;         // bit i: a tap of z is i cells above the first one
     uint32_t columns;      // of the level
     uint32_t word, before; // where its bitmap begins, and that of the level before
+    const uint32_t *limit; // of the level before: see expand_scratch
 };
 
 SPIRA_API expand_step expand_step_make(const expand_axis *a) {
@@ -181,55 +182,55 @@ SPIRA_API bool expand_follows(const expand_level *before, const expand_level *le
 
 // ---- the bitmaps --------------------------------------------------------------------------------
 
-// Tiles of bitmap_threads threads, which list the bits of a level each.
+// How the bits of a level are listed.
 struct expand_sizes {
-    int32_t words;                     // of a thread
-    int32_t tiles;                     // of all levels
-    int32_t first[expand_levels_most]; // tile of each level; INT32_MAX: there is no such level
-    int32_t last[expand_levels_most];
+    int32_t words; // of a thread
+    int32_t tiles; // of bitmap_threads threads
+    int32_t word;  // where the level's bitmap begins
+    int32_t tile;  // and the states of its tiles
 };
 
-// cells [levels]
-SPIRA_API expand_sizes expand_sizes_make(const int64_t *cells, int levels) {
-    int64_t words = 0;
-    for (int l = 0; l < levels; ++l) {
-        words += ceil_div(max_of(cells[l], 1), 32);
-    }
-    const bool few = words <= (int64_t)bitmap_tiles_few * bitmap_threads * bitmap_words_small,
-               many = words > (int64_t)bitmap_tiles_many * bitmap_tile;
+// before: of the level before, or null
+SPIRA_API expand_sizes expand_sizes_make(int64_t cells, const expand_sizes *before) {
+    const int64_t words = ceil_div(max_of(cells, 1), 32);
+    const int64_t many = (int64_t)bitmap_tiles_many * bitmap_threads;
     expand_sizes s = {};
-    s.words = few ? bitmap_words_small : many ? bitmap_words_large : bitmap_words;
-    for (int l = 0; l < (int)expand_levels_most; ++l) {
-        s.first[l] = l < levels ? s.tiles : INT32_MAX;
-        const int64_t some = l < levels ? max_of(cells[l], 1) : 0;
-        s.tiles += (int32_t)ceil_div(some, (int64_t)32 * bitmap_threads * s.words);
-        s.last[l] = s.tiles - 1;
-    }
+    s.words = words <= many                  ? bitmap_words_small
+              : words <= many * bitmap_words ? bitmap_words
+                                             : bitmap_words_large;
+    s.tiles = (int32_t)ceil_div(words, bitmap_threads * s.words);
+    s.word = before ? before->word + before->tiles * bitmap_threads * before->words : 0;
+    s.tile = before ? before->tile + before->tiles : 0;
     return s;
 }
 
 // All of it is cleared first, in one piece.
 struct expand_scratch {
-    uint32_t *bitmap; // [tiles * bitmap_threads * words]
-    uint32_t *state;  // [tiles] see base/lookback.cuh
-    int32_t *drawn;   // [1] tiles that have been drawn
+    uint32_t *bitmap; // of all levels, in whole tiles
+    uint32_t *state;  // of all tiles: see base/lookback.cuh
+    int32_t *drawn;   // [expand_levels_most] tiles of each level that have been drawn
+    uint32_t *limit;  // [expand_levels_most] of each level that passes its capacity, 1 + the first
+                      // cell behind; else 0
     int64_t cleared;  // their length, in 16 bytes
 };
 
-SPIRA_API void expand_carve(workspace *w, const expand_sizes *sizes, expand_scratch *s) {
-    const int64_t bitmap = (int64_t)sizes->tiles * bitmap_threads * sizes->words;
+// last: sizes of the last level
+SPIRA_API void expand_carve(workspace *w, const expand_sizes *last, expand_scratch *s) {
+    const int64_t bitmap = last->word + (int64_t)last->tiles * bitmap_threads * last->words,
+                  tiles = last->tile + (int64_t)last->tiles;
     *s = {};
-    s->cleared = ceil_div(bitmap + sizes->tiles + 1, 4);
+    s->cleared = ceil_div(bitmap + tiles + 2 * (int)expand_levels_most, 4);
     s->bitmap = workspace_take<uint32_t>(w, 4 * s->cleared);
     if (s->bitmap) {
         s->state = s->bitmap + bitmap;
-        s->drawn = (int32_t *)(s->state + sizes->tiles);
+        s->drawn = (int32_t *)(s->state + tiles);
+        s->limit = (uint32_t *)(s->drawn + expand_levels_most);
     }
 }
 
-// Of a level that is not the first. sizes: of the bitmaps
-SPIRA_API expand_link expand_link_make(const expand_level *l, const expand_sizes *sizes,
-                                       int level) {
+// Of a level and the one before.
+SPIRA_API expand_link expand_link_make(const expand_level *l, const expand_sizes *before,
+                                       const expand_sizes *own) {
     const expand_axis *z = &l->axes.z;
     expand_link link = {};
     link.x = expand_step_make(&l->axes.x);
@@ -239,15 +240,15 @@ SPIRA_API expand_link expand_link_make(const expand_level *l, const expand_sizes
         link.taps |= (uint64_t)1 << t * z->dilation;
     }
     link.columns = (uint32_t)(expand_box_cells(&l->box) / link.z.cells);
-    link.word = (uint32_t)(sizes->first[level] * bitmap_threads * sizes->words);
-    link.before = (uint32_t)(sizes->first[level - 1] * bitmap_threads * sizes->words);
+    link.word = (uint32_t)own->word;
+    link.before = (uint32_t)before->word;
     return link;
 }
 
-SPIRA_API size_t expand_sizes_bytes(const expand_sizes *sizes) {
+SPIRA_API size_t expand_sizes_bytes(const expand_sizes *last) {
     workspace w = workspace_begin(nullptr);
     expand_scratch s;
-    expand_carve(&w, sizes, &s);
+    expand_carve(&w, last, &s);
     return w.used;
 }
 
@@ -260,7 +261,7 @@ SPIRA_API bool expand_by_cells(const expand_axes *axes, int64_t cells, int64_t b
     if ((int64_t)(axes->z.most - 1) * axes->z.apart >= 32 || cells > (int64_t)expand_cells_most) {
         return false;
     }
-    const expand_sizes sizes = expand_sizes_make(&cells, 1);
+    const expand_sizes sizes = expand_sizes_make(cells, nullptr);
     return (int64_t)expand_sizes_bytes(&sizes) <= budget;
 }
 
@@ -272,7 +273,7 @@ struct expand_plan {
     int levels;
     expand_level level[expand_levels_most];
     bool by_cells; // by bitmaps, else (one level) by a sort
-    expand_sizes sizes;
+    expand_sizes sizes[expand_levels_most];
     size_t bytes;
 };
 
@@ -286,13 +287,9 @@ SPIRA_API bool expand_plan_join(const expand_plan *next, expand_plan *plan) {
     if (!expand_follows(&plan->level[l - 1], &plan->level[l])) {
         return false;
     }
-    int64_t cells[expand_levels_most];
-    for (int i = 0; i <= l; ++i) {
-        cells[i] = expand_box_cells(&plan->level[i].box);
-    }
     plan->levels = l + 1;
-    plan->sizes = expand_sizes_make(cells, plan->levels);
-    plan->bytes = expand_sizes_bytes(&plan->sizes);
+    plan->sizes[l] = expand_sizes_make(expand_box_cells(&plan->level[l].box), &plan->sizes[l - 1]);
+    plan->bytes = expand_sizes_bytes(&plan->sizes[l]);
     return true;
 }
 

@@ -10,21 +10,18 @@
 
 namespace spira {
 
-// How the bits of all levels become sets.
+// What is cleared first.
 template <typename W>
-struct expand_listing {
-    expand_sizes sizes;
+struct expand_clearing {
     expand_scratch scratch;
     int levels;
-    expand_packing<W> packing[expand_levels_most];
     voxel_set<W> out[expand_levels_most];
-    device_status *trouble;
 };
 
 // Clears the bitmaps and what belongs to them, and fills the output sets with word_none().
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(256)
-    expand_clear_kernel(const __grid_constant__ expand_listing<W> to) {
+    expand_clear_kernel(const __grid_constant__ expand_clearing<W> to) {
     const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,
                   threads = (int64_t)gridDim.x * blockDim.x;
     pdl_launch_dependents();
@@ -176,12 +173,17 @@ SPIRA_KERNEL void __launch_bounds__(256)
 
 // ---- levels behind the first --------------------------------------------------------------------
 
-// The bits of a column. cells: of a column, at most 32
-SPIRA_DEVICE uint32_t expand_read_column(const uint32_t *bitmap, uint32_t column, int cells) {
+// The bits of a column. cells: of a column, at most 32; limit: see expand_scratch
+SPIRA_DEVICE uint32_t expand_read_column(const uint32_t *bitmap, uint32_t column, int cells,
+                                         uint32_t limit) {
     const uint32_t first = column * (uint32_t)cells, shift = first % 32;
     const uint32_t low = bitmap[first / 32],
                    high = shift + (uint32_t)cells > 32 ? bitmap[first / 32 + 1] : 0;
-    return (uint32_t)(((uint64_t)high << 32 | low) >> shift) & ~0u >> (32 - cells);
+    const uint32_t all = (uint32_t)(((uint64_t)high << 32 | low) >> shift) & ~0u >> (32 - cells);
+    if (limit && limit - 1 < first + (uint32_t)cells) { // of a level that is cut off
+        return limit - 1 > first ? all & ~0u >> (32 - (limit - 1 - first)) : 0;
+    }
+    return all;
 }
 
 // The bits of all columns of the level before that column (x, y) reads, together.
@@ -189,6 +191,7 @@ SPIRA_DEVICE uint32_t expand_gather(const expand_link &link, const uint32_t *bef
                                     int x, int y) {
     const int batch_of = 3; // columns on each axis whose loads are in flight
     const expand_step &to_x = link.x, &to_y = link.y;
+    const uint32_t limit = *link.limit;
     uint32_t bits = 0;
     for (int t = 0; t < to_x.size; t += batch_of) {
         for (int u = 0; u < to_y.size; u += batch_of) {
@@ -201,7 +204,7 @@ SPIRA_DEVICE uint32_t expand_gather(const expand_link &link, const uint32_t *bef
                     at_y >= 0 && at_y < to_y.before) {
                     const uint32_t row = batch * (uint32_t)to_x.before + (uint32_t)at_x;
                     bits |= expand_read_column(before, row * (uint32_t)to_y.before + (uint32_t)at_y,
-                                               link.z.before);
+                                               link.z.before, limit);
                 }
             }
         }
@@ -253,31 +256,62 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(256)
     }
 }
 
-// ---- all launches -------------------------------------------------------------------------------
+// ---- lists --------------------------------------------------------------------------------------
 
-// Writes the words of all marked cells in order, and their number, the levels side by side. The
-// words behind them are those of expand_clear_kernel. A thread block for each tile.
+// How the bits of a level become a set.
+template <typename W>
+struct expand_listing {
+    bitmap_source source;
+    int32_t *drawn;
+    uint32_t *limit;
+    expand_packing<W> packing;
+    voxel_set<W> out;
+    device_status *trouble;
+};
+
+// Writes the words of all marked cells in order, and their number. The words behind them are those
+// of expand_clear_kernel. A thread block for each tile.
 template <typename W, int words>
 SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
     expand_list_kernel(const __grid_constant__ expand_listing<W> to) {
-    const bool alone = words == bitmap_words_small; // few tiles: each counts the bits in front
     __shared__ bitmap_shared<words> s;
+    const voxel_set<W> &out = to.out;
     pdl_wait();
-    const int drawn = alone ? (int)blockIdx.x : block_ticket(to.scratch.drawn, &s.tile);
-    const int level = block_find_part(to.sizes.first, drawn), first = to.sizes.first[level];
-    const voxel_set<W> out = to.out[level];
-    const bitmap_source source = {to.scratch.bitmap + (int64_t)first * bitmap_threads * words,
-                                  alone ? nullptr : to.scratch.state + first};
-    const int total = bitmap_list_tile<words>(
-        source, drawn - first, &s, [&](int rank, uint32_t word, uint32_t bit) {
+    const int tile = to.source.state ? block_ticket(to.drawn, &s.tile) : (int)blockIdx.x;
+    const int total =
+        bitmap_list_tile<words>(to.source, tile, &s, [&](int rank, uint32_t word, uint32_t bit) {
+            const uint32_t cell = word * 32 + bit;
             if (rank < out.capacity) {
-                out.words[rank] = expand_packing_word(&to.packing[level], word * 32 + bit);
+                out.words[rank] = expand_packing_word(&to.packing, cell);
+            } else if (rank == out.capacity) {
+                *to.limit = cell + 1;
             }
         });
-    if (drawn == to.sizes.last[level] && threadIdx.x == 0) {
+    if (tile == (int)gridDim.x - 1 && threadIdx.x == 0) {
         *out.count = min(total, out.capacity);
         device_status_raise_count(to.trouble, total, out.capacity);
     }
+}
+
+// ---- all launches -------------------------------------------------------------------------------
+
+template <typename W>
+SPIRA_API status expand_list_launch(const expand_args<W> *a, const expand_plan &plan, int level,
+                                    const expand_scratch &s, const launch_config &as) {
+    const expand_sizes &sizes = plan.sizes[level];
+    const expand_level *l = &plan.level[level];
+    expand_listing<W> to = {};
+    to.source.words = s.bitmap + sizes.word;
+    to.source.state = sizes.tiles <= bitmap_tiles_few ? nullptr : s.state + sizes.tile;
+    to.drawn = s.drawn + level;
+    to.limit = s.limit + level;
+    to.packing = expand_packing_make<W>(a->layout, &l->axes, &l->box);
+    to.out = a->out;
+    to.trouble = a->trouble;
+    auto list = sizes.words == bitmap_words_small ? expand_list_kernel<W, bitmap_words_small>
+                : sizes.words == bitmap_words     ? expand_list_kernel<W, bitmap_words>
+                                                  : expand_list_kernel<W, bitmap_words_large>;
+    return kernel_launch(list, as, to);
 }
 
 // The output sets of all levels, by bitmaps. programmatic: all kernels but the first one begin
@@ -285,44 +319,42 @@ SPIRA_KERNEL void __launch_bounds__(bitmap_threads)
 template <typename W>
 SPIRA_API status expand_cells_launch(const expand_args<W> *a, const expand_plan &plan,
                                      void *scratch, bool programmatic, cudaStream_t stream) {
-    expand_listing<W> to = {};
+    expand_clearing<W> clearing = {};
+    expand_scratch &s = clearing.scratch;
     workspace w = workspace_begin(scratch);
-    expand_carve(&w, &plan.sizes, &to.scratch);
-    to.sizes = plan.sizes;
-    to.levels = plan.levels;
-    to.trouble = a->trouble;
+    expand_carve(&w, &plan.sizes[plan.levels - 1], &s);
+    clearing.levels = plan.levels;
+    int64_t cleared = s.cleared;
+    for (int l = 0; l < plan.levels; ++l) {
+        clearing.out[l] = a[l].out;
+        cleared = max_of(cleared, a[l].out.capacity);
+    }
+    const unsigned clears = (unsigned)min_of(ceil_div(cleared, 256), 1024);
+    SPIRA_TRY(kernel_launch(expand_clear_kernel<W>, {clears, 256, stream, "expand"}, clearing));
     expand_marking<W> m = {};
     m.layout = *a->layout;
     m.axes = plan.level[0].axes;
     m.box = plan.level[0].box;
     m.in = a->in;
     m.trouble = a->trouble;
-    int64_t cleared = to.scratch.cleared;
-    for (int l = 0; l < plan.levels; ++l) {
-        const expand_level *level = &plan.level[l];
-        to.packing[l] = expand_packing_make<W>(a->layout, &level->axes, &level->box);
-        to.out[l] = a[l].out;
-        cleared = max_of(cleared, a[l].out.capacity);
-    }
-    const unsigned clears = (unsigned)min_of(ceil_div(cleared, 256), 1024);
-    const int words = to.sizes.words;
-    auto list = words == bitmap_words_small ? expand_list_kernel<W, bitmap_words_small>
-                : words == bitmap_words     ? expand_list_kernel<W, bitmap_words>
-                                            : expand_list_kernel<W, bitmap_words_large>;
-    SPIRA_TRY(kernel_launch(expand_clear_kernel<W>, {clears, 256, stream, "expand"}, to));
     SPIRA_TRY(
         kernel_launch(expand_mark_kernel<W>,
                       {(unsigned)ceil_div(m.in.capacity, 256), 256, stream, "expand", programmatic},
-                      m, to.scratch.bitmap));
-    for (int l = 1; l < plan.levels; ++l) {
-        const expand_link link = expand_link_make(&plan.level[l], &plan.sizes, l);
-        SPIRA_TRY(kernel_launch(
-            expand_level_kernel<>,
-            {(unsigned)ceil_div(link.columns, 256), 256, stream, "expand", programmatic}, link,
-            to.scratch.bitmap));
+                      m, s.bitmap));
+    for (int l = 0; l < plan.levels; ++l) {
+        if (l) {
+            expand_link link = expand_link_make(&plan.level[l], &plan.sizes[l - 1], &plan.sizes[l]);
+            link.limit = s.limit + l - 1;
+            SPIRA_TRY(kernel_launch(
+                expand_level_kernel<>,
+                {(unsigned)ceil_div(link.columns, 256), 256, stream, "expand", programmatic}, link,
+                s.bitmap));
+        }
+        const launch_config as = {(unsigned)plan.sizes[l].tiles, bitmap_threads, stream, "expand",
+                                  programmatic};
+        SPIRA_TRY(expand_list_launch(a + l, plan, l, s, as));
     }
-    return kernel_launch(
-        list, {(unsigned)to.sizes.tiles, bitmap_threads, stream, "expand", programmatic}, to);
+    return status_success();
 }
 
 } // namespace spira

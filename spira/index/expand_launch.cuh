@@ -81,8 +81,8 @@ SPIRA_API status expand_plan_layer(const expand_args<W> *a, expand_plan *plan) {
     l->box = expand_box_make(a->layout, &l->axes);
     const int64_t cells = expand_box_cells(&l->box);
     plan->by_cells = expand_by_cells(&l->axes, cells, budget);
-    plan->sizes = expand_sizes_make(&cells, 1);
-    plan->bytes = plan->by_cells ? expand_sizes_bytes(&plan->sizes) : sort;
+    plan->sizes[0] = expand_sizes_make(cells, nullptr);
+    plan->bytes = plan->by_cells ? expand_sizes_bytes(plan->sizes) : sort;
     return status_success();
 }
 
