@@ -75,8 +75,7 @@ SPIRA_DEVICE downsample_words<W, tile, threads> downsample_read(const W *words, 
             read.word[j] = words[j * threads];
         }
     }
-    // Volatile, or the compiler would load it behind the wait for the set's count.
-    read.base = sizeof(W) == 4 ? 0 : *(const volatile W *)(words + (first - (int)from));
+    read.base = sizeof(W) == 4 ? 0 : words[first - (int)from];
     return read;
 }
 
