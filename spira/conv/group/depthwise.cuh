@@ -3,9 +3,9 @@
 // are fp32 multiply-adds.
 //
 // A warp first lists the pairs of its outputs, in shared memory: map entries are read once, all
-// lanes at a time, and offsets without a source cost nothing more. Then a lane computes two times 4
-// channels of an output: it requests several rows of the list before it multiplies. Neighbouring
-// outputs share most of their rows, which so come from the L1 cache.
+// lanes at a time, and offsets without a source cost nothing more. Then a lane computes 4 channels
+// of an output: it requests 4 rows of the list before it multiplies. Neighbouring outputs share most
+// of their rows, which so come from the L1 cache.
 #ifndef SPIRA_CONV_GROUP_DEPTHWISE_CUH
 #define SPIRA_CONV_GROUP_DEPTHWISE_CUH
 
@@ -19,7 +19,6 @@ enum {
     group_threads = 256,
     group_warps = group_threads / 32,
     group_piece = 4,   // channels
-    group_held = 2,    // pieces of a lane, where rows are aligned
     group_rows = 8,    // outputs of a warp, at most
     group_pairs = 512, // that the lists of a warp have room for
     group_starts = group_rows + 1,
@@ -38,18 +37,18 @@ SPIRA_DEVICE int group_divide(int a, uint32_t divider) {
 
 // How a launch is cut.
 struct group_cut {
-    int pieces, items; // of a row; lanes that it takes
-    int rows;          // outputs of a warp
-    int offsets;       // of an output, that the lists have room for: all, or as many as fit
-    uint32_t by_items, by_offsets; // group_divider
+    int pieces;  // of a row
+    int rows;    // outputs of a warp
+    int offsets; // of an output, that the lists have room for: all, or as many as fit
+    uint32_t by_pieces, by_offsets; // group_divider
 };
 
-// held: pieces of a lane.
-SPIRA_API group_cut group_cut_of(const conv_group_shape *s, int held) {
+SPIRA_API group_cut group_cut_of(const conv_group_shape *s) {
     const int offsets = (int)min_of(s->volume, group_pairs);
-    const int pieces = (int)ceil_div(s->cout, group_piece), items = (int)ceil_div(pieces, held);
-    const int rows = (int)min_of(group_rows, group_pairs / offsets);
-    return {pieces, items, rows, offsets, group_divider(items), group_divider(offsets)};
+    const int pieces = (int)ceil_div(s->cout, group_piece);
+    const int most = pieces > 32 ? group_rows / 2 : group_rows; // rows of the L1 cache are longer
+    return {pieces, (int)min_of(most, group_pairs / offsets), offsets, group_divider(pieces),
+            group_divider(offsets)};
 }
 
 // A source row, and where the weights of its offset begin.
@@ -135,47 +134,34 @@ SPIRA_DEVICE const E *group_row(const E *base, int32_t row, uint32_t pitch) {
     return (const E *)((const char *)base + conv_multiply_wide((uint32_t)row, pitch));
 }
 
-// Adds the products of some times four channels, from c[] on, in the order of the list.
-template <typename E, bool wide, int held>
-SPIRA_DEVICE void group_list_add(const conv_group_args &a, const group_pair *list, int pairs,
-                                 const int (&c)[held], float4 (&sum)[held]) {
-    enum { flight = wide ? 4 / held : 1 };
-    const int channels = a.shape.cin;
-    uint32_t pitch = (uint32_t)channels * (uint32_t)sizeof(E);
+// Adds the products of channels c .. c + 3, in the order of the list.
+template <typename E, bool wide>
+SPIRA_DEVICE void group_list_add(const conv_group_args &a, const group_pair *list, int pairs, int c,
+                                 float4 &sum) {
+    enum { flight = wide ? 4 : 1 };
+    const int left = a.shape.cin - c;
+    uint32_t pitch = (uint32_t)a.shape.cin * (uint32_t)sizeof(E);
 #ifdef __CUDA_ARCH__
     asm("" : "+r"(pitch)); // as group_keep
 #endif
-    const E *in[held];
-    const float *weights[held];
-#pragma unroll
-    for (int h = 0; h < held; ++h) {
-        in[h] = group_keep((const E *)a.in + c[h]);
-        weights[h] = group_keep(a.weight + c[h]);
-    }
+    const E *const in = group_keep((const E *)a.in + c);
+    const float *const weights = group_keep(a.weight + c);
 #pragma unroll 1
     for (; pairs > 0; pairs -= flight, list += flight) {
-        conv_quad<E> row[flight][held];
+        conv_quad<E> row[flight];
 #pragma unroll
         for (int i = 0; i < flight; ++i) {
             if (i < pairs) {
-                const int32_t source = list[i].source;
-#pragma unroll
-                for (int h = 0; h < held; ++h) {
-                    row[i][h] =
-                        conv_quad_load<E, wide>(group_row(in[h], source, pitch), channels - c[h]);
-                }
+                row[i] = conv_quad_load<E, wide>(group_row(in, list[i].source, pitch), left);
             }
         }
         group_fence();
 #pragma unroll
         for (int i = 0; i < flight; ++i) {
             if (i < pairs) {
-#pragma unroll
-                for (int h = 0; h < held; ++h) {
-                    const conv_quad<float> weight = conv_quad_load<float, wide>(
-                        weights[h] + (uint32_t)list[i].weight, channels - c[h]);
-                    group_quad_add(row[i][h], weight, sum[h]);
-                }
+                const conv_quad<float> weight =
+                    conv_quad_load<float, wide>(weights + (uint32_t)list[i].weight, left);
+                group_quad_add(row[i], weight, sum);
             }
         }
     }
@@ -217,9 +203,9 @@ SPIRA_BOTH int group_lists_bytes(const group_cut &cut) {
            (int)round_up(group_starts * sizeof(int32_t), alignof(group_pair));
 }
 
-// wide: rows and weights are aligned to 4 elements. A lane has `held` pieces of an output. Where
-// the lists have no room for all offsets, a warp has one output, and lists some offsets at a time.
-template <typename E, bool wide, int held>
+// wide: rows and weights are aligned to 4 elements. Where the lists have no room for all offsets, a
+// warp has one output, and lists some offsets at a time.
+template <typename E, bool wide>
 SPIRA_KERNEL void __launch_bounds__(group_threads, std::is_same_v<E, __half> ? 4 : 3)
     group_depthwise_kernel(const __grid_constant__ conv_group_args a, const group_cut cut) {
     extern __shared__ __align__(128) char group_memory[]; // [group_warps, group_lists_bytes]
@@ -229,7 +215,7 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, std::is_same_v<E, __half> ? 4
     if (all >= outputs) {
         return;
     }
-    const int begin = (int)all, rows = min(cut.rows, outputs - begin), items = rows * cut.items;
+    const int begin = (int)all, rows = min(cut.rows, outputs - begin), items = rows * cut.pieces;
     group_pair *const pair = (group_pair *)(group_memory + warp * group_lists_bytes(cut));
     const group_lists lists = {pair, (int32_t *)(pair + cut.rows * cut.offsets)};
     const int32_t *const map = a.map + (int64_t)begin * volume;
@@ -240,15 +226,9 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, std::is_same_v<E, __half> ? 4
     }
 #pragma unroll 1
     for (int first = 0; first < items; first += 32) {
-        const int item = first + lane, row = min(group_divide(item, cut.by_items), rows - 1);
-        int c[held];
-        float4 sum[held];
-#pragma unroll
-        for (int h = 0; h < held; ++h) { // a last one that is not there is the first once more
-            const int piece = item - row * cut.items + h * cut.items;
-            c[h] = (piece < cut.pieces ? piece : item - row * cut.items) * group_piece;
-            sum[h] = make_float4(0, 0, 0, 0);
-        }
+        const int item = first + lane, row = min(group_divide(item, cut.by_pieces), rows - 1);
+        const int c = (item - row * cut.pieces) * group_piece;
+        float4 sum = make_float4(0, 0, 0, 0);
         int k = 0;
         do {
             if (!once) {
@@ -261,12 +241,7 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, std::is_same_v<E, __half> ? 4
             k += cut.offsets;
         } while (k < volume);
         if (item < items) {
-#pragma unroll
-            for (int h = 0; h < held; ++h) {
-                if (h == 0 || c[h] != c[0]) {
-                    group_store<E, wide>(a, begin + row, c[h], sum[h]);
-                }
-            }
+            group_store<E, wide>(a, begin + row, c, sum);
         }
     }
 }
@@ -277,11 +252,10 @@ SPIRA_API status group_depthwise_launch(const conv_group_args *a, cudaStream_t s
     const bool wide = a->shape.cout % group_piece == 0 && wide_aligned(a->in, bytes) &&
                       wide_aligned(a->out, bytes) && wide_aligned(a->epilogue.residual, bytes) &&
                       wide_aligned(a->weight, group_piece * sizeof(float));
-    const group_cut cut = group_cut_of(&a->shape, wide ? (int)group_held : 1);
+    const group_cut cut = group_cut_of(&a->shape);
     const auto blocks = (unsigned)ceil_div(a->capacity, (int64_t)cut.rows * group_warps);
     const auto lists = (size_t)(group_warps * group_lists_bytes(cut));
-    return kernel_launch(wide ? group_depthwise_kernel<E, true, group_held>
-                              : group_depthwise_kernel<E, false, 1>,
+    return kernel_launch(wide ? group_depthwise_kernel<E, true> : group_depthwise_kernel<E, false>,
                          {blocks, group_threads, stream, "conv_group", false, lists}, *a, cut);
 }
 

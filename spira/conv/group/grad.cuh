@@ -2,7 +2,7 @@
 // spira/conv/group/grad.cuh: the weight gradient of depthwise and grouped convolution. Thread
 // blocks add up the weights over a share of the rows; a second kernel adds up the shares in order.
 //
-// A thread block reads the map of 64 rows and some offsets into shared memory. Then a warp takes
+// A thread block reads the map of 128 rows and some offsets into shared memory. Then a warp takes
 // an offset at a time, lists the pairs of its column, and adds up their products in registers: a
 // lane has 4 channels of a depthwise layer, otherwise 4 input by 4 output channels of a group. The
 // sums of all offsets stay in shared memory from tile to tile.
@@ -15,9 +15,11 @@
 namespace spira {
 
 enum {
-    group_tile = 64,    // rows: the L1 cache holds those of a few thread blocks
-    group_sums = 32,    // of four weights each, of a lane, in shared memory
-    group_blocks = 396, // all at once on an H200, where there are rows enough
+    group_grad_threads = 128,
+    group_grad_warps = group_grad_threads / 32,
+    group_tile = 128,    // rows
+    group_sums = 32,     // of four weights each, of a lane, in shared memory
+    group_blocks = 1584, // where there are rows enough: the load differs
 };
 
 // quads: of neighbouring weights that a lane has: 1 of a depthwise layer, otherwise 4.
@@ -69,16 +71,17 @@ SPIRA_DEVICE group_grad_item group_grad_item_of(const conv_group_shape &s, int i
 template <int quads>
 struct group_grad_shared {
     enum { span = group_grad_span(quads) };
-    float4 sum[span][quads][32];              // of the lanes
-    int32_t map[group_tile][span + 1];        // odd pitch: no bank conflicts
-    group_pair list[group_warps][group_tile]; // of a column: source, row of the tile
+    float4 sum[span][quads][32];                   // of the lanes
+    int32_t map[group_tile][span + 1];             // odd pitch: no bank conflicts
+    group_pair list[group_grad_warps][group_tile]; // of a column: source, row of the tile
+    int32_t next;                                  // offset that no warp has taken
 };
 
 // Reads the map of a tile. rows: that are there.
 template <int quads>
 SPIRA_DEVICE void group_grad_map(const conv_group_grad_args &a, int64_t begin, int rows, int first,
                                  group_grad_shared<quads> &shared) {
-    enum { span = group_grad_span(quads), step = group_threads / span };
+    enum { span = group_grad_span(quads), step = group_grad_threads / span };
     const int k = (int)threadIdx.x % span, volume = a.shape.volume;
     const int32_t *const from = a.map + begin * volume + first + k;
 #pragma unroll 8
@@ -131,7 +134,7 @@ template <typename E, bool wide, int quads>
 SPIRA_DEVICE void group_grad_add(const conv_group_grad_args &a, const group_grad_item &item,
                                  const E *grads, const group_grad_part &part,
                                  float4 (&sum)[quads]) {
-    enum { flight = !wide ? 1 : quads == 1 && sizeof(E) == 2 ? 6 : 4 };
+    enum { flight = !wide ? 1 : quads == 1 && sizeof(E) == 2 ? 8 : 4 };
     const uint32_t pitch_in = (uint32_t)a.shape.cin * (uint32_t)sizeof(E);
     const uint32_t pitch_out = (uint32_t)a.shape.cout * (uint32_t)sizeof(E);
     const E *const in = group_keep((const E *)a.in + item.in);
@@ -168,7 +171,7 @@ SPIRA_DEVICE void group_grad_store(const conv_group_grad_args &a, const group_gr
     const int first = (int)blockIdx.z * span, offsets = min((int)span, s.volume - first);
     const int64_t offset = (int64_t)(s.cin / s.groups) * s.cout; // weights
     float *const to = parts + (blockIdx.x * (int64_t)s.volume + first) * offset;
-    for (int at = (int)threadIdx.x; at < offsets * cut.items; at += group_threads) {
+    for (int at = (int)threadIdx.x; at < offsets * cut.items; at += group_grad_threads) {
         const int k = at / cut.items, own = at % cut.items;
         const group_grad_item item =
             group_grad_item_of<quads>(s, (int)blockIdx.y * cut.items + own);
@@ -195,7 +198,8 @@ SPIRA_DEVICE void group_grad_store(const conv_group_grad_args &a, const group_gr
 // parts [shares, weights]. Thread blocks: x shares, y slices of an offset's weights, z offsets. As
 // many lanes as there is room for have the same item: each adds up a part of a column's pairs.
 template <typename E, bool wide, int quads>
-SPIRA_KERNEL void __launch_bounds__(group_threads, 3)
+SPIRA_KERNEL void __launch_bounds__(group_grad_threads,
+                                    quads == 1 && std::is_same_v<E, __half> ? 6 : 5)
     group_grad_kernel(const __grid_constant__ conv_group_grad_args a, const group_grad_cut cut,
                       float *parts) {
     enum { span = group_grad_span(quads) };
@@ -208,15 +212,24 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, 3)
     const bool idle = own >= step || item.out >= a.shape.cout;
     const int64_t begin = (int64_t)blockIdx.x * cut.rows;
     const int64_t end = min_of(begin + cut.rows, count_clamp(*a.count, a.capacity));
-    for (int at = warp; at < group_sums; at += group_warps) {
+    for (int at = warp; at < group_sums; at += group_grad_warps) {
         shared.sum[at / quads][at % quads][lane] = make_float4(0, 0, 0, 0);
     }
 #pragma unroll 1
     for (int64_t row = begin; row < end; row += group_tile) {
         __syncthreads(); // the tile before has been read
         group_grad_map(a, row, (int)min_of(end - row, group_tile), first, shared);
+        if (threadIdx.x == 0) {
+            shared.next = 0;
+        }
         __syncthreads();
-        for (int k = warp; k < offsets; k += group_warps) {
+        for (;;) {
+            int taken = lane == 0 ? atomicAdd(&shared.next, 1) : 0;
+            taken = __shfl_sync(~0u, taken, 0);
+            if (taken >= offsets) {
+                break;
+            }
+            const int k = (offsets / 2 + taken) % offsets; // that of the outputs themselves first
             const group_pair *const list = shared.list[warp];
             const int pairs = group_grad_list(shared, k, shared.list[warp]);
             __syncwarp();
@@ -277,7 +290,7 @@ SPIRA_API status group_grad_launch(const conv_group_grad_args *a, float *parts,
                       (unsigned)ceil_div(s.volume, group_grad_span(quads)));
     SPIRA_TRY(
         kernel_launch(wide ? group_grad_kernel<E, true, quads> : group_grad_kernel<E, false, quads>,
-                      {blocks, group_threads, stream, subject}, *a, cut, parts));
+                      {blocks, group_grad_threads, stream, subject}, *a, cut, parts));
     return kernel_launch(group_grad_join_kernel<>,
                          {(unsigned)ceil_div(total, 32), group_threads, stream, subject}, parts,
                          cut.shares, total, a->weight_grad);

@@ -130,52 +130,40 @@ SPIRA_DEVICE group_words<wide> group_words_read(const E *from) {
     }
 }
 
-// The rows of an offset, of the warp's outputs.
-template <int wide>
-struct group_mma_row {
-    uint32_t has[2]; // a bit for each output
-    group_words<wide> words[group_fragments];
-};
-
-// Requests them. low, high: the sources of outputs `lane` and 32 + `lane`; in: the lane's channels
-// of row 0.
+// Adds the products of an offset, whose weights are `weight`. low, high: the sources of outputs
+// `lane` and 32 + `lane` of the warp; in: the lane's channels of row 0.
 template <typename E, int wide>
-SPIRA_DEVICE void group_mma_read(const E *in, uint32_t pitch, int32_t low, int32_t high,
-                                 group_mma_row<wide> &row) {
-    row.has[0] = __ballot_sync(~0u, low >= 0);
-    row.has[1] = __ballot_sync(~0u, high >= 0);
-    if (wide > 1 && !(row.has[0] | row.has[1])) {
-        return;
-    }
-#pragma unroll
-    for (int f = 0; f < group_fragments; ++f) {
-        const int32_t source = __shfl_sync(~0u, f < 4 ? low : high, f % 4 * 8 + warp_lane() / 4);
-        row.words[f] = {};
-        if (source >= 0) {
-            row.words[f] = group_words_read<E, wide>(group_row(in, source, pitch));
-        }
-    }
-}
-
-// Adds their products.
-template <typename E, int wide>
-SPIRA_DEVICE void group_mma_add(const group_mma_row<wide> &row,
+SPIRA_DEVICE void group_mma_add(const E *in, uint32_t pitch, int32_t low, int32_t high,
                                 const uint4 (&weight)[wide][wide][32],
                                 float (&sum)[group_fragments][wide][4]) {
+    const uint32_t has[2] = {__ballot_sync(~0u, low >= 0), __ballot_sync(~0u, high >= 0)};
+    if (!(has[0] | has[1])) {
+        return;
+    }
+    const int lane = warp_lane();
+    group_words<wide> row[group_fragments];
+#pragma unroll
+    for (int f = 0; f < group_fragments; ++f) {
+        const int32_t source = __shfl_sync(~0u, f < 4 ? low : high, f % 4 * 8 + lane / 4);
+        row[f] = {};
+        if (source >= 0) {
+            row[f] = group_words_read<E, wide>(group_row(in, source, pitch));
+        }
+    }
     uint4 own[wide][wide];
 #pragma unroll
     for (int j = 0; j < wide; ++j) {
 #pragma unroll
         for (int band = 0; band < wide; ++band) {
-            own[j][band] = weight[j][band][warp_lane()];
+            own[j][band] = weight[j][band][lane];
         }
     }
 #pragma unroll
     for (int f = 0; f < group_fragments; ++f) {
-        if (row.has[f / 4] >> f % 4 * 8 & 0xff) {
+        if (has[f / 4] >> f % 4 * 8 & 0xff) {
 #pragma unroll
             for (int j = 0; j < wide; ++j) {
-                mma_steps<E>(sum[f], own[j], row.words[f].at[2 * j], row.words[f].at[2 * j + 1]);
+                mma_steps<E>(sum[f], own[j], row[f].at[2 * j], row[f].at[2 * j + 1]);
             }
         }
     }
@@ -219,9 +207,10 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, 2)
     group_mma_kernel(const __grid_constant__ conv_group_args a, bool wide_out) {
 #if SPIRA_MMA
     extern __shared__ __align__(128) char group_memory[];
-    enum { channels = 16 * wide, flight = wide == 1 ? 2 : 1 }; // offsets at a time
+    enum { channels = 16 * wide };
     auto &shared = *(group_mma_shared<wide> *)group_memory;
     const conv_group_shape &s = a.shape;
+    const int lane = warp_lane(), warp = (int)threadIdx.x / 32;
     const int slices = s.cout / channels, c = (int)(blockIdx.x % slices) * channels;
     if ((int64_t)(blockIdx.x / slices) * group_mma_tile >= count_clamp(*a.count, a.capacity)) {
         return;
@@ -230,35 +219,23 @@ SPIRA_KERNEL void __launch_bounds__(group_threads, 2)
     float sum[group_fragments][wide][4] = {};
 #pragma unroll 1
     for (int i = 0; i < ins; i += channels) {
+        const E *const in = (const E *)a.in + first + i + group_mma_channel<wide>(0, 0, 0);
         const group_weights weights = group_weights_of(a, i, c);
 #pragma unroll 1
         for (int k = 0; k < s.volume; k += group_mma_shared<wide>::offsets) {
             const int count = min((int)group_mma_shared<wide>::offsets, s.volume - k);
             __syncthreads(); // the weights before have been read
             if (k % group_mma_span == 0 && (i == 0 || s.volume > group_mma_span)) {
-                group_mma_map(a, group_mma_place_of<wide>(a), k, shared.map[threadIdx.x / 32]);
+                group_mma_map(a, group_mma_place_of<wide>(a), k, shared.map[warp]);
             }
             group_mma_weights<E, wide>(weights, s.type, k, count, shared);
             __syncthreads();
 #pragma unroll 1
-            for (int at = 0; at < count; at += flight) {
-                const auto &map = shared.map[threadIdx.x / 32]; // anew, as `in`: registers
-                const E *const in = (const E *)a.in + first + i + group_mma_channel<wide>(0, 0, 0);
-                group_mma_row<wide> row[flight];
-#pragma unroll
-                for (int u = 0; u < flight; ++u) {
-                    const int column = (k + at + u) % group_mma_span;
-                    const bool there = flight == 1 || at + u < count;
-                    group_mma_read<E>(in, (uint32_t)s.cin * (uint32_t)sizeof(E),
-                                      there ? map[warp_lane()][column] : -1,
-                                      there ? map[warp_lane() + 32][column] : -1, row[u]);
-                }
-#pragma unroll
-                for (int u = 0; u < flight; ++u) {
-                    if (row[u].has[0] | row[u].has[1]) {
-                        group_mma_add<E>(row[u], shared.weight[at + u], sum);
-                    }
-                }
+            for (int at = 0; at < count; ++at) {
+                const int column = (k + at) % group_mma_span;
+                group_mma_add<E, wide>(in, (uint32_t)s.cin * (uint32_t)sizeof(E),
+                                       shared.map[warp][lane][column],
+                                       shared.map[warp][lane + 32][column], shared.weight[at], sum);
             }
         }
     }
