@@ -4,8 +4,8 @@
 //
 // A warp first lists the pairs of its outputs, in shared memory: map entries are read once, all
 // lanes at a time, and offsets without a source cost nothing more. Then a lane computes 4 channels
-// of an output: it requests 4 rows of the list before it multiplies. Neighbouring outputs share most
-// of their rows, which so come from the L1 cache.
+// of an output: it requests 4 rows of the list before it multiplies. Neighbouring outputs share
+// most of their rows, which so come from the L1 cache.
 #ifndef SPIRA_CONV_GROUP_DEPTHWISE_CUH
 #define SPIRA_CONV_GROUP_DEPTHWISE_CUH
 
