@@ -42,7 +42,7 @@ skip() { # count why
 installed() { # every header, one version everywhere, and no path of the machine that installed
     version=$(sed -n 's/.*SPIRA_VERSION_[A-Z]* //p' spira/config.h | paste -sd. -)
     { (cd "$checkout" && find spira.cuh spira -name '*.h' -o -name '*.cuh')
-      printf 'spira_networks/%s.h\n' detectors network networks; } | sort >"$folder/wanted"
+      printf 'spira_networks/%s.h\n' detectors network networks ptv3; } | sort >"$folder/wanted"
     (cd "$prefix/include" && find . -type f | sed 's/^..//') | sort >"$folder/got"
     diff "$folder/wanted" "$folder/got" &&
         grep -qx "Version: $version" "$prefix/share/pkgconfig/spira.pc" &&
