@@ -105,6 +105,7 @@ struct cluster {
     std::function<void()> body;
     unsigned ranks, threads;
     unsigned turn, alive;    // the rank that runs; a bit for each rank that has not ended
+    unsigned begun;          // a bit for each rank that has memory
     unsigned idle;           // turns since a thread has made progress
     unsigned arrived, syncs; // threads that have arrived at the next sync; syncs so far
     bool released;           // the previous kernel has ended
@@ -350,6 +351,7 @@ inline void run_turns(block *b) {
     std::unique_lock<std::mutex> lock(c->mutex);
     blocks = b;
     block_begin(b);
+    c->begun |= 1u << b->rank;
     for (bool ended = false; !ended;) {
         c->passed.wait(lock, [&] { return c->turn == b->rank; });
         c->idle = run_on() ? 0 : c->idle + 1;
@@ -379,6 +381,7 @@ inline void run_turns(block *b) {
 inline void run_cluster(cluster *c, const std::function<void(block *)> &prepare) {
     clusters = c;
     c->alive = (1u << c->ranks) - 1;
+    c->begun = 0;
     if (previous.begin && !c->released) {
         previous.begin();
     }

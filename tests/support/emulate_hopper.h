@@ -158,8 +158,8 @@ inline shared_memory memories[ranks_most];
 inline char *at_address(uint32_t address, uint32_t bytes) {
     static char nowhere[1 << 16];
     const unsigned rank = address >= apart ? address / apart - 1 : blocks->rank;
-    if (rank != blocks->rank && !(clusters->alive >> rank & 1)) {
-        fault("an address in a thread block that has ended");
+    if (rank != blocks->rank && !((clusters->alive & clusters->begun) >> rank & 1)) {
+        fault("an address in a thread block that has not begun or has ended");
         return nowhere;
     }
     const shared_memory &m = memories[rank];
