@@ -404,7 +404,7 @@ DEVICE_TEST(gpu_expand_chain_refuses) {
     const word_layout layout = layout_for_chain<uint32_t>(chain, 1), other = layout;
     voxel_set<uint32_t> set[3];
     for (voxel_set<uint32_t> &s : set) {
-        s = {device_new<uint32_t>(100), device_zeros<int32_t>(1), 100};
+        s = {device_zeros<uint32_t>(100), device_zeros<int32_t>(1), 100};
     }
     device_status *const trouble = device_zeros<device_status>(1);
     expand_args<uint32_t> args[2];
