@@ -278,8 +278,8 @@ SPIRA_DEVICE conv_quad<O> conv_finish(const conv_params &p, const conv_affine_4 
         const float4 four = make_float4(v[0], v[1], v[2], v[3]);
         out = bytes_as<conv_quad<O>>(conv_i8_four(four, p.quantisation.out_inverse));
     } else if constexpr (plain && sizeof(O) == 2) {
-        const uint32_t low = conv_pair_bounded<E>(v[0], v[1], bound);
-        out = bytes_as<conv_quad<E>>(make_uint2(low, conv_pair_bounded<E>(v[2], v[3], bound)));
+        const uint32_t low = conv_pair_bounded<O>(v[0], v[1], bound);
+        out = bytes_as<conv_quad<O>>(make_uint2(low, conv_pair_bounded<O>(v[2], v[3], bound)));
     }
     return out;
 }

@@ -97,20 +97,19 @@ SPIRA_DEVICE conv_quad<E> portable_packed_quad(portable_packed<E> &v) {
 
 // Finishes aligned outputs. The residual may be the array of the outputs: that of a batch is loaded
 // before the outputs of the batch are stored. channel: the lane's first; vectors: of this channel,
-// portable_affine_load.
-template <typename T, bool plain>
+// portable_affine_load; O: of the outputs, the residual's too.
+template <typename T, bool plain, typename O = typename T::element>
 SPIRA_DEVICE void portable_finish_wide(const conv_params &p, uint32_t vectors, int channel,
                                        const int (&row)[T::fragments][2],
                                        const portable_sums<T> &sum) {
-    typedef typename T::element E;
-    const auto pitch = (uint32_t)(p.cout * (int)sizeof(E));
+    const auto pitch = (uint32_t)(p.cout * (int)sizeof(O));
 #pragma unroll
     for (int q = 0; q < T::bands / 2; ++q) {
         const int first = channel + 32 * q;
         const bool inside = first < p.cout;
 #pragma unroll
         for (int begin = 0; begin < 2 * T::fragments; begin += T::batch) { // rows
-            portable_packed<E> residual[T::batch] = {};
+            portable_packed<O> residual[T::batch] = {};
             if (!plain && p.residual) {
 #pragma unroll
                 for (int u = 0; u < T::batch; ++u) {
@@ -118,7 +117,7 @@ SPIRA_DEVICE void portable_finish_wide(const conv_params &p, uint32_t vectors, i
                     if (own >= 0 && inside) {
                         const char *const from =
                             (const char *)p.residual + conv_multiply_wide((uint32_t)own, pitch);
-                        portable_packed_load((const E *)from + first, residual[u]);
+                        portable_packed_load((const O *)from + first, residual[u]);
                     }
                 }
             }
@@ -128,11 +127,11 @@ SPIRA_DEVICE void portable_finish_wide(const conv_params &p, uint32_t vectors, i
             for (int u = 0; u < T::batch; ++u) {
                 const int j = (begin + u) / 2, h = u % 2, own = row[j][h];
                 if (own >= 0 && inside) {
-                    const conv_quad<E> out = conv_finish<E, plain>(
+                    const conv_quad<O> out = conv_finish<O, plain>(
                         p, affine, portable_quad<T::bands>(sum[j], q, h), !plain && p.residual,
                         portable_packed_quad(residual[u]));
                     char *const to = (char *)p.out + conv_multiply_wide((uint32_t)own, pitch);
-                    conv_quad_store<E, true>((E *)to + first, 4, out);
+                    conv_quad_store<O, true>((O *)to + first, 4, out);
                 }
             }
         }
@@ -186,9 +185,17 @@ SPIRA_DEVICE void portable_finish_any(const conv_params &p, const float *scale, 
     if (!integer && p.sums) {
         portable_sums_add<T>(p, channel, row, sum);
     }
+    const bool plain = p.wide_out && !p.residual && activation_is_bound(p.epilogue.act);
+    if constexpr (T::mixed) {
+        typedef std::conditional_t<integer, __half, int8_t> other; // as networks mix formats
+        if (plain && p.quantisation.out_type == (integer ? numeric_f16 : numeric_i8)) {
+            portable_finish_wide<T, true, other>(p, vectors, channel, row, sum);
+            return;
+        }
+    }
     if (T::mixed && (!integer || p.quantisation.mixed)) {
         portable_finish_some<T>(p, vectors, channel, row, sum);
-    } else if (p.wide_out && !p.residual && activation_is_bound(p.epilogue.act)) {
+    } else if (plain) {
         portable_finish_wide<T, true>(p, vectors, channel, row, sum);
     } else if (p.wide_out && !T::exact) { // in exact arithmetic the products take most of the time
         portable_finish_wide<T, T::exact>(p, vectors, channel, row, sum);
