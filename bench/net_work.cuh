@@ -184,7 +184,6 @@ SPIRA_API void net_side_open(spira::net_side *side) {
     BENCH_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
     BENCH_CUDA(cudaEventCreateWithFlags(&side->features, cudaEventDisableTiming));
-    BENCH_CUDA(cudaEventCreateWithFlags(&side->early, cudaEventDisableTiming));
 }
 
 SPIRA_API void net_side_close(spira::net_side *side) {
@@ -192,7 +191,6 @@ SPIRA_API void net_side_close(spira::net_side *side) {
     BENCH_CUDA(cudaEventDestroy(side->begun));
     BENCH_CUDA(cudaEventDestroy(side->indexed));
     BENCH_CUDA(cudaEventDestroy(side->features));
-    BENCH_CUDA(cudaEventDestroy(side->early));
 }
 
 // ---- planning -----------------------------------------------------------------------------------

@@ -41,7 +41,6 @@ static inline spira::status device_streams_new(cudaStream_t *stream, cudaStream_
     SIDE_CUDA(cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking));
     SIDE_CUDA(cudaEventCreateWithFlags(&side->begun, cudaEventDisableTiming));
     SIDE_CUDA(cudaEventCreateWithFlags(&side->indexed, cudaEventDisableTiming));
-    SIDE_CUDA(cudaEventCreateWithFlags(&side->early, cudaEventDisableTiming));
     SIDE_CUDA(cudaEventCreateWithFlags(&side->features, cudaEventDisableTiming));
     return spira::status_success();
 }
@@ -49,7 +48,7 @@ static inline spira::status device_streams_new(cudaStream_t *stream, cudaStream_
 static inline void device_streams_free(cudaStream_t stream, cudaStream_t beside,
                                        const spira::net_side *side) {
     const cudaStream_t streams[3] = {stream, beside, side->stream};
-    const cudaEvent_t events[4] = {side->begun, side->indexed, side->early, side->features};
+    const cudaEvent_t events[3] = {side->begun, side->indexed, side->features};
     for (cudaStream_t one : streams) {
         if (one) {
             cudaStreamDestroy(one);

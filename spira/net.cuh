@@ -54,10 +54,7 @@ SPIRA_API status net_plan_device(const device_info *gpu, const net_layer *layers
     size_t scratch = 0, fine_scratch = 0;
     SPIRA_TRY(net_scratch<W>(plan, net_part_all, &scratch));
     if (limits->overlap) {
-        const net_part parts[] = {net_part_coarse, net_part_early, net_part_late};
-        for (net_part part : parts) {
-            SPIRA_TRY(net_scratch<W>(plan, part, &scratch)); // other groups of maps
-        }
+        SPIRA_TRY(net_scratch<W>(plan, net_part_coarse, &scratch)); // other groups of maps
         SPIRA_TRY(net_scratch<W>(plan, net_part_fine, &fine_scratch));
     }
     for (int stage = 1; stage <= plan->stages; ++stage) {

@@ -225,10 +225,6 @@ struct net_limits {
     const tune_record *records; // [record_count], or null
     int record_count;
     bool overlap; // reserve memory for runs with a second stream (net_side)
-    // With overlap: the layers up to the second new set run as soon as their part of the index is
-    // there (net_side.early). Worth it only where later sets take long to make: maps of the two
-    // parts are launched one after the other.
-    bool overlap_early;
     net_shortcuts shortcuts;
 };
 

@@ -51,7 +51,6 @@ struct net_map {
     int volume;
     bool kept;      // pooling and the host read the map itself
     bool ordered;   // some convolution reads it: the ordered layout is built (device plans)
-    bool early;     // of the early part of the index (net/parts.h)
     int stage;      // the later one of its sets'
     size_t map;     // [capacity, volume] if net_map_written; temporary unless `kept`
     size_t compact; // compact form if net_map_is_compact; temporary
@@ -131,8 +130,6 @@ struct net_side {
     cudaStream_t stream; // not the stream of the run: the parts would not overlap
     cudaEvent_t begun;   // net_run records it where the second stream starts
     cudaEvent_t indexed; // and where it ends
-    cudaEvent_t early;   // plans with limits.overlap_early: where the early part of the index is
-                         // there
     // Null, or an event that the caller has recorded, on either stream or another one, behind the
     // work that produces the features. The layers wait for it; the index does not. Record it anew
     // for each run: an event that a capture recorded is refused outside of that capture.

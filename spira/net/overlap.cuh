@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/net/overlap.cuh: runs a plan on two streams: the coarse part of the index on the second
-// one, the fine part and the first layers on the caller's. The coarse part may have two parts of
-// its own (net/parts.h): the layers that need only the first of them run beside the other.
+// one, the fine part and the first layers on the caller's.
 #ifndef SPIRA_NET_OVERLAP_CUH
 #define SPIRA_NET_OVERLAP_CUH
 
@@ -15,7 +14,6 @@ SPIRA_API status net_side_check(const net_plan *p, const net_side *side) {
                   0);
     SPIRA_REQUIRE(side->begun, status_null_pointer, "side.begun", 0);
     SPIRA_REQUIRE(side->indexed, status_null_pointer, "side.indexed", 0);
-    SPIRA_REQUIRE(side->early || !p->limits.overlap_early, status_null_pointer, "side.early", 0);
     return status_success();
 }
 
@@ -40,36 +38,17 @@ SPIRA_API status net_run_fine(const net_plan *p, int layers, const net_run_args<
     return net_layers_start<format>(p, 0, layers, run, stream);
 }
 
-// The coarse part of the index, on the second stream, as one part or two.
-template <typename W>
-SPIRA_API status net_run_coarse(const net_plan *p, bool early, const net_run_args<W> *run) {
-    const net_side *side = run->side;
-    if (!early) {
-        return net_index_part(p, net_part_coarse, run, side->stream);
-    }
-    SPIRA_TRY(net_index_part(p, net_part_early, run, side->stream));
-    SPIRA_TRY(status_from_cuda(cudaEventRecord(side->early, side->stream), "side.early"));
-    return net_index_part(p, net_part_late, run, side->stream);
-}
-
-// The whole index and the layers that need no more than its early part, on two streams. *layers:
+// The whole index and the layers that need no more than its fine part, on two streams. *layers:
 // their number. The streams are joined at the end, after a failure too, so that a capture can be
 // ended.
 template <typename W, numeric format>
 SPIRA_API status net_run_overlapped(const net_plan *p, const net_run_args<W> *run, int *layers,
                                     cudaStream_t stream) {
     const net_side *side = run->side;
-    const int first = net_fine_layers(p);
-    *layers = net_early_layers(p);
+    *layers = net_fine_layers(p);
     SPIRA_TRY(net_wait(side->stream, side->begun, stream));
-    const status coarse = net_run_coarse(p, *layers > first, run);
-    status fine = net_run_fine<W, format>(p, first, run, stream);
-    if (*layers > first && !status_failed(coarse) && !status_failed(fine)) {
-        fine = status_from_cuda(cudaStreamWaitEvent(stream, side->early, 0), "side.early");
-        if (!status_failed(fine)) {
-            fine = net_layers_start<format>(p, first, *layers, run, stream);
-        }
-    }
+    const status coarse = net_index_part(p, net_part_coarse, run, side->stream);
+    const status fine = net_run_fine<W, format>(p, *layers, run, stream);
     SPIRA_TRY(net_wait(stream, side->indexed, side->stream));
     SPIRA_TRY(coarse);
     return fine;

@@ -149,15 +149,12 @@ SPIRA_API void net_skip_features(const net_plan *p, int layers, workspace *w) {
 
 // Places the temporary maps in the region of the features. With overlap, the first layers write
 // their features while the maps of the coarse part are still read: these maps follow behind them.
-// The maps of the late part are read beside more layers than those of the early part.
 SPIRA_API void net_place_temporary(net_plan *p) {
     workspace w = {nullptr, p->index_bytes};
     net_place_temporary_part(p, p->limits.overlap ? net_part_fine : net_part_all, &w);
     if (p->limits.overlap) {
         net_skip_features(p, net_fine_layers(p), &w);
-        net_place_temporary_part(p, net_part_early, &w);
-        net_skip_features(p, net_early_layers(p), &w);
-        net_place_temporary_part(p, net_part_late, &w);
+        net_place_temporary_part(p, net_part_coarse, &w);
     }
     if (p->feature_bytes < w.used - p->index_bytes) {
         p->feature_bytes = w.used - p->index_bytes;

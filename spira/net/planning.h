@@ -120,8 +120,6 @@ SPIRA_API status net_check_limits(const net_limits *limits) {
     SPIRA_REQUIRE(numeric_valid(limits->type), status_unsupported, "limits.type", limits->type);
     SPIRA_REQUIRE(net_range_valid(limits->range), status_unsupported,
                   "limits.range (NaN, infinite or negative)", 0);
-    SPIRA_REQUIRE(limits->overlap || !limits->overlap_early, status_unsupported,
-                  "limits.overlap_early (without limits.overlap)", 0);
     SPIRA_REQUIRE(limits->shortcuts >= net_shortcuts_within &&
                       limits->shortcuts <= net_shortcuts_apart,
                   status_unsupported, "limits.shortcuts", limits->shortcuts);
@@ -332,7 +330,6 @@ SPIRA_API status net_plan_sets(const net_layer *layers, int count, const net_lim
             net_join_shortcut(p, i, shortcut);
         }
     }
-    net_plan_early(p);
     return status_success();
 }
 

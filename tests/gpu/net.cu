@@ -511,10 +511,6 @@ DEVICE_TEST(gpu_net_run_refuses) {
     s = beside([](net_side *side) { side->indexed = nullptr; }, &other);
     CHECK_STATUS(s, status_null_pointer);
     CHECK_EQUAL(s.subject, "side.indexed");
-    other.limits.overlap_early = true;
-    s = beside([](net_side *side) { side->early = nullptr; }, &other);
-    CHECK_STATUS(s, status_null_pointer);
-    CHECK_EQUAL(s.subject, "side.early");
     for (int layer : {-1, n.count, INT32_MAX}) {
         CHECK_STATUS(net32.net_layer_run(gpu(), p, layer, &good, nullptr), status_bad_size);
     }

@@ -138,36 +138,21 @@ int index_faults(const net_plan *p) {
            span_faults(temporary, p->index_bytes, p->workspace_bytes);
 }
 
-// How many of some maps that pass stand in the features of the first layers.
-int faults_beside(const net_plan *p, int layers, bool (*beside)(const net_map *)) {
+// How many places are written by both streams of a run: maps of the coarse part, in the features of
+// the layers before the first that leaves the finest set.
+int overlap_faults(const network *n, const net_plan *p) {
     int faults = 0;
-    for (int i = 0; i < layers; ++i) {
+    for (int i = 0; i < n->count && triple_equal(reference_net_stride(n->layers, i), {1, 1, 1});
+         ++i) {
         const net_step *step = &p->step[i];
         const span features = {step->features, step->features + step->feature_bytes};
         for (int m = 0; m < p->maps; ++m) {
             const net_map *map = &p->map[m];
-            faults +=
-                beside(map) && map_is_temporary(p, map) && spans_meet(map_span(p, map), features);
+            faults += (map->source > 0 || map->outputs > 0) && map_is_temporary(p, map) &&
+                      spans_meet(map_span(p, map), features);
         }
     }
     return faults;
-}
-
-// How many places are written by both streams of a run: maps of the coarse part, in the features of
-// the layers before the first that leaves the finest set.
-int overlap_faults(const network *n, const net_plan *p) {
-    int layers = 0;
-    while (layers < n->count && triple_equal(reference_net_stride(n->layers, layers), {1, 1, 1})) {
-        ++layers;
-    }
-    return faults_beside(p, layers,
-                         [](const net_map *m) { return m->source > 0 || m->outputs > 0; });
-}
-
-// The same for the maps of the late part and the layers that run beside them.
-int overlap_late_faults(const net_plan *p) {
-    return faults_beside(p, net_early_layers(p),
-                         [](const net_map *m) { return net_map_in(m, net_part_late); });
 }
 
 status plan_places(const network *n, const net_limits *limits, net_plan *p) {
@@ -202,7 +187,6 @@ void check_places(const network *n, const net_plan *p) {
     CHECK_EQUAL(feature_faults(n, p), 0);
     CHECK_EQUAL(index_faults(p), 0);
     CHECK(!p->limits.overlap || overlap_faults(n, p) == 0);
-    CHECK(!p->limits.overlap || overlap_late_faults(p) == 0);
     CHECK_EQUAL(p->workspace_bytes, p->index_bytes + p->feature_bytes);
 }
 
@@ -225,7 +209,6 @@ TEST(net_places_never_overlap) {
         limits.count_pairs = random_int(&r, 0, 1);
         limits.keep_all = i % 5 == 4;
         limits.overlap = random_int(&r, 0, 1);
-        limits.overlap_early = limits.overlap && random_int(&r, 0, 1);
         int32_t capacity[net_sets_max];
         for (int32_t &c : capacity) {
             c = random_int(&r, 0, 2) ? random_int(&r, 0, 1500) : 0;
@@ -478,43 +461,6 @@ TEST(net_plan_fine_layers) {
         c.make(&n);
         REQUIRE_OK(plan_sets(&n, &plan));
         CHECK_EQUAL(net_fine_layers(&plan), c.layers);
-    }
-}
-
-// How many layers run before the far part of the index is there, and which maps they need.
-TEST(net_plan_early_layers) {
-    const struct {
-        const char *name;
-        int fine, early, maps;
-    } known[] = {{"MinkUNet42", 2, 7, 2},
-                 {"SparseResNet21", 5, 10, 2},
-                 {"SpMiddleResNetFHD", 5, 10, 2},
-                 {"VoxelBackBone8x", 2, 5, 2}};
-    for (const auto &k : known) {
-        network n;
-        net_plan plan;
-        REQUIRE(networks::network_make(k.name, &n));
-        net_limits limits = limits_make(1000, n.input_channels);
-        limits.grid = n.grid;
-        limits.batch = n.batch;
-        REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, true, &plan));
-        CHECK_EQUAL(net_early_layers(&plan), k.fine); // without overlap_early
-        limits.overlap = limits.overlap_early = true;
-        REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, true, &plan));
-        CHECK_EQUAL(net_fine_layers(&plan), k.fine);
-        CHECK_EQUAL(net_early_layers(&plan), k.early);
-        int maps = 0;
-        for (int m = 0; m < plan.maps; ++m) {
-            const net_map *map = &plan.map[m];
-            const bool early = net_map_in(map, net_part_early),
-                       late = net_map_in(map, net_part_late);
-            CHECK(early + late + net_map_in(map, net_part_fine) == 1);
-            CHECK(!early || (map->source <= 1 && map->outputs == 1));
-            maps += early;
-        }
-        CHECK_EQUAL(maps, k.maps);
-        limits.overlap = false;
-        CHECK_STATUS(net_plan_sets(n.layers, n.count, &limits, true, &plan), status_unsupported);
     }
 }
 

@@ -69,14 +69,13 @@ void check_late_features(device_net<W> *d, const result<W> &kept, const int *nev
     CUDA_CHECK(cudaEventDestroy(side.features));
 }
 
-// Such a plan on one stream, then on two, whichever of them is ahead: not a bit changes. The coarse
-// part of the index has one part or two. Where pairs are counted, all maps pass through the place
+// Such a plan on one stream, then on two, whichever of them is ahead: not a bit changes.
+// Where pairs are counted, all maps pass through the place
 // of the features; where not, compact ones do.
 template <typename W>
 void check_beside(const network *n, net_limits limits, const frame *f, const result<W> &wanted) {
     for (bool count_pairs : {true, false}) {
         limits.overlap = true;
-        limits.overlap_early = !count_pairs;
         limits.count_pairs = count_pairs;
         device_net<W> d = device_net_make<W>(n, &limits);
         CHECK_EQUAL(difference(device_net_result(&d, f), wanted, false), "");
@@ -121,7 +120,6 @@ void check_replays(const network *n, numeric type, bool keep_all, const net_side
     const int32_t most = test_quick() ? 150 : 1100;
     net_limits limits = limits_make(n, type, most, keep_all);
     limits.overlap = side != nullptr;
-    limits.overlap_early = side && keep_all;
     device_net<W> d = device_net_make<W>(n, &limits), fresh = device_net_make<W>(n, &limits);
     d.side = side;
     cudaGraphExec_t replay = device_net_capture(&d);

@@ -274,7 +274,6 @@ inline const net_side *side_get() {
         side.stream = device_follower_make();
         CUDA_CHECK(cudaEventCreateWithFlags(&side.begun, cudaEventDisableTiming));
         CUDA_CHECK(cudaEventCreateWithFlags(&side.indexed, cudaEventDisableTiming));
-        CUDA_CHECK(cudaEventCreateWithFlags(&side.early, cudaEventDisableTiming));
     }
     return &side;
 }
