@@ -78,10 +78,10 @@ SPIRA_BOTH int order_direction(const kernel_shape *kernel, const order_numbers *
 
 // ---- sectors ------------------------------------------------------------------------------------
 
-// Returns the directions of sector n, bit d for direction number d: six sides, twelve quarters, six
-// faces. The signs of x, y and z; *: any. The order within each kind was chosen on real scans, so
-// that row groups have few offsets.
-SPIRA_BOTH constexpr uint32_t order_sector_mask(int n) {
+// Returns the offsets of a 3 x 3 x 3 kernel in sector n, bit k for offset k: six sides, twelve
+// quarters, six faces. The signs of x, y and z; *: any. The order within each kind was chosen on
+// real scans, so that row groups have few offsets.
+SPIRA_BOTH constexpr uint32_t order_sector_offsets(int n) {
     constexpr const char *sectors[order_sectors] = {
         "**-", "**+", "-**", "+**", "*-*", "*+*", //
         "*--", "*-+", "*+-", "*++",               //
@@ -89,14 +89,24 @@ SPIRA_BOTH constexpr uint32_t order_sector_mask(int n) {
         "-*-", "-*+", "+*-", "+*+",               //
         "-00", "+00", "0-0", "0+0", "00-", "00+",
     };
-    uint32_t mask = 0;
+    uint32_t offsets = 0;
     for (int k = 0; k < order_directions; ++k) {
         const char signs[] = {"-0+"[k / 9], "-0+"[k / 3 % 3], "-0+"[k % 3]};
         bool has = true;
         for (int axis = 0; axis < 3; ++axis) {
             has = has && (sectors[n][axis] == '*' || sectors[n][axis] == signs[axis]);
         }
-        mask |= has ? 1u << order_number(k) : 0;
+        offsets |= has ? 1u << k : 0;
+    }
+    return offsets;
+}
+
+// Returns the directions of sector n, bit d for direction number d.
+SPIRA_BOTH constexpr uint32_t order_sector_mask(int n) {
+    const uint32_t offsets = order_sector_offsets(n);
+    uint32_t mask = 0;
+    for (int k = 0; k < order_directions; ++k) {
+        mask |= offsets >> k & 1 ? 1u << order_number(k) : 0;
     }
     return mask;
 }

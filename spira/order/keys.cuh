@@ -78,15 +78,6 @@ SPIRA_BOTH uint32_t order_directions_of(uint32_t has) {
     return directions;
 }
 
-// Returns the offsets of a 3 x 3 x 3 kernel in sector n: bit k for offset k.
-SPIRA_BOTH constexpr uint32_t order_sector_offsets(int n) {
-    uint32_t offsets = 0;
-    for (int k = 0; k < order_directions; ++k) {
-        offsets |= order_sector_mask(n) >> order_number(k) & 1 ? 1u << k : 0;
-    }
-    return offsets;
-}
-
 // Returns the key of an output that has these offsets of a 3 x 3 x 3 kernel. Bit b of a number and
 // the bits below it are flipped in its rank (order_gray_rank) for each bit b that it has.
 template <int n = 0>
