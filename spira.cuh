@@ -50,6 +50,7 @@
 #include "spira/conv_grad.cuh"
 #include "spira/conv_group.cuh"
 #include "spira/conv_hybrid.cuh"
+#include "spira/conv_linear.cuh"
 #include "spira/conv_pairs.cuh"
 #include "spira/curve.cuh"
 #include "spira/dense.cuh"

@@ -10,7 +10,8 @@
 //   conv                   for each layer
 //
 // conv<numeric_f16>(...) compiles code for fp16 alone; conv(...) chooses among four formats at run
-// time, and compiles all of them. Code for int8 is compiled by conv<numeric_i8>(...) alone.
+// time, and compiles all of them. Code for int8 is compiled by conv<numeric_i8>(...) alone. For
+// linear layers there is conv_linear (conv_linear.cuh).
 #ifndef SPIRA_CONV_CUH
 #define SPIRA_CONV_CUH
 

@@ -135,7 +135,7 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         order_build(&a->gpu, &a->order, 1, a->memory, a->bytes, a->stream),
         conv_weights_pack(&a->gpu, &a->shape, &weights, a->stream),
         conv_shortcut_pack(&a->gpu, &a->shape, 16, 0, &weights, a->stream),
-        conv<numeric_any, true>(&a->gpu, &a->conv, a->stream),
+        conv_linear<numeric_any, true>(&a->gpu, &a->conv, a->stream),
         conv_weights_pack<numeric_i8>(&a->gpu, &a->shape, &weights, a->stream),
         conv_shortcut_pack<numeric_i8>(&a->gpu, &a->shape, 16, 0, &weights, a->stream),
         conv<numeric_i8, true>(&a->gpu, &a->conv, a->stream),

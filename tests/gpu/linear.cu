@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/gpu/linear.cu: linear layers by conv/linear give the bits of Hopper's own kernel, which
 // gpu_conv_* judge.
-#include "../../spira/conv.cuh"
 #include "../support/device.cuh"
 #include "../support/gpu.cuh"
+#include "../support/shared.cuh"
 
 using namespace spira;
 
@@ -38,9 +38,6 @@ std::vector<uint16_t> linear_features(random_state *r, numeric type, int64_t cou
 
 void linear_check(const linear_layer &l, numeric type, int32_t capacity,
                   std::initializer_list<int32_t> counts) {
-    const device_info own = *gpu();
-    device_info plain = own;
-    plain.tensor_map_encode = nullptr;
     random_state r = random_make((uint64_t)l.cin);
     const conv_shape shape = {1, l.cin, 0, l.cout, type};
     std::vector<float> weight((size_t)l.cin * (size_t)l.cout), bias((size_t)l.cout);
@@ -50,10 +47,10 @@ void linear_check(const linear_layer &l, numeric type, int32_t capacity,
         }
     }
     size_t bytes = 0;
-    CHECK_OK(conv_weights_bytes(&own, &shape, &bytes));
+    CHECK_OK(conv_weights_bytes(gpu(), &shape, &bytes));
     conv_weights w = {linear_upload(weight), memory_new<char>(&memory_device, (int64_t)bytes),
                       bytes, nullptr};
-    CHECK_OK(conv_weights_pack(&own, &shape, &w, stream_get()));
+    CHECK_OK(shared_conv.conv_weights_pack(gpu(), &shape, &w, stream_get()));
     const int64_t values = (int64_t)capacity * l.cout;
     const std::vector<uint16_t> residual = linear_features(&r, type, values);
     conv_args a = {};
@@ -67,11 +64,12 @@ void linear_check(const linear_layer &l, numeric type, int32_t capacity,
         const conv_map map = conv_map_identity(memory_put(&memory_device, &count, 1), capacity);
         std::vector<uint16_t> out[2];
         a.map = &map;
-        for (const device_info *d : {&own, (const device_info *)&plain}) {
+        for (bool linear : {false, true}) {
             a.out = linear_upload(residual); // in place
             a.epilogue.residual = l.residual ? a.out : nullptr;
-            CHECK_OK(conv(d, &a, stream_get()));
-            out[d == &plain] = memory_get(&memory_device, (const uint16_t *)a.out, values);
+            CHECK_OK(
+                (linear ? shared_conv.conv_linear : shared_conv.conv)(gpu(), &a, stream_get()));
+            out[linear] = memory_get(&memory_device, (const uint16_t *)a.out, values);
         }
         CHECK(out[0] == out[1]);
         CHECK(count == 0 || out[0] != residual);

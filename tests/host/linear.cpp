@@ -3,6 +3,8 @@
 // made-up device has few multiprocessors, so that each thread block computes several tiles.
 #include "../support/emulate_layers.h"
 
+#include "../../spira/conv/linear/launch.cuh"
+
 using namespace problems;
 
 namespace {

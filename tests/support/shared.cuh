@@ -8,6 +8,7 @@
 #include "../../spira/conv.cuh"
 #include "../../spira/conv_grad.cuh"
 #include "../../spira/conv_hybrid.cuh"
+#include "../../spira/conv_linear.cuh"
 #include "../../spira/net.cuh"
 #include "../../spira/voxel.cuh"
 #include "../../spira/voxel_features.cuh"
@@ -20,6 +21,7 @@ struct shared_conv_calls {
     decltype(&spira::conv<numeric_any, true>) conv_shortcuts; // with fused shortcuts
     decltype(&spira::conv<numeric_f16>) conv_f16;             // refuses other formats
     decltype(&spira::conv<numeric_f32>) conv_f32;
+    decltype(&spira::conv_linear<>) conv_linear;
     decltype(&spira::conv_grad_input<>) conv_grad_input;
     decltype(&spira::conv_hybrid<>) conv_hybrid;
     decltype(&spira::conv_weights_pack<>) conv_weights_pack;

@@ -3,7 +3,6 @@
 #ifndef SPIRA_CONV_HOPPER_LAUNCH_CUH
 #define SPIRA_CONV_HOPPER_LAUNCH_CUH
 
-#include "../linear/launch.cuh"
 #include "choice.cuh"
 #include "kernel.cuh"
 
@@ -50,14 +49,6 @@ using hopper_variant = hopper_traits<E, shortcut && columns == 32 ? 64 : columns
 template <typename E, bool shortcut = false, bool mixed = false>
 SPIRA_API status hopper_run(const device_info *gpu, const conv_params &p, cudaStream_t stream) {
     enum { longer = hopper_chunk_long(sizeof(E)) };
-    if constexpr (sizeof(E) == 2 && !shortcut && !mixed) {
-        linear_params linear = {};
-        linear.conv = p;
-        if (linear_takes(gpu, p) && linear_pays(gpu, p) &&
-            linear_map_encode(gpu, p, &linear.rows)) {
-            return linear_run<E>(gpu, &linear, stream);
-        }
-    }
     const bool split =
         p.sizes.split > 1 && hopper_is_plain<hopper_variant<E, shortcut, mixed, 64>>(p);
     const bool several = split && hopper_shares_several(&p.sizes, p.capacity);

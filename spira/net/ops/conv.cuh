@@ -3,7 +3,7 @@
 #ifndef SPIRA_NET_OPS_CONV_CUH
 #define SPIRA_NET_OPS_CONV_CUH
 
-#include "../../conv.cuh"
+#include "../../conv_linear.cuh"
 #include "../../tune.cuh"
 #include "../place.h"
 #include "base.cuh"
@@ -68,7 +68,7 @@ SPIRA_API status net_op_run(net_op_conv, const net_launch<W> *a) {
         a->plan, a->layer, (const float *)((const char *)a->run->loaded + step->vectors));
     return net_dispatch<format>(step->shape.type, [&](auto own) {
         constexpr numeric type = decltype(own)::value;
-        return conv<type, true, net_has_i8(format)>(&a->plan->gpu, &args, a->stream);
+        return conv_linear<type, true, net_has_i8(format)>(&a->plan->gpu, &args, a->stream);
     });
 }
 

@@ -6,6 +6,7 @@
 
 #include "format.h"
 #include "spira/conv_grad.cuh"
+#include "spira/conv_linear.cuh"
 
 namespace spira_torch {
 namespace gpu {
@@ -57,7 +58,7 @@ status format_conv(const spira::device_info *info, const conv_job *job, void *sc
     args.weights = scratch;
     args.epilogue.bias = job->bias;
     args.out = job->out;
-    return spira::conv<format>(info, &args, stream);
+    return spira::conv_linear<format>(info, &args, stream);
 }
 
 template <spira::numeric format>
