@@ -201,9 +201,9 @@ static inline spira::status network_take_input(const network_text *t, char **at)
 
 // Takes the line of a layer.
 static inline spira::status network_take_layer(const network_text *t, const char *op, char **at) {
-    static const char *const ops[] = {"conv",  "pool_max", "pool_average", "join",
-                                      "dense", "product",  "norm_layer",   "norm_rms",
-                                      "prune", "children", "group",        nullptr};
+    static const char *const ops[] = {"conv",    "pool_max",    "pool_average", "join",  "dense",
+                                      "product", "norm_layer",  "norm_rms",     "prune", "children",
+                                      "group",   "norm_groups", nullptr};
     network *n = t->n;
     const int known = network_word(op, ops);
     NETWORK_REQUIRE(known >= 0, t, "%s is no operation", op);

@@ -213,11 +213,15 @@ static spira::status check_one(const job *j, const device_job<W> *d, const resul
     return s;
 }
 
+static bool check_is_norm(spira::net_op op) {
+    return op == spira::net_norm_layer || op == spira::net_norm_rms || op == spira::net_norm_groups;
+}
+
 // A norm, by the host loop in fp32 on the rows that the GPU has: only the last rounding, exp and
-// erf differ.
+// erf differ, and of groups the sums, which are long. words: of the set
 template <typename W>
 static spira::status check_norm(const job *j, const device_job<W> *d, const result<W> *r, int layer,
-                                double *worst) {
+                                const W *words, double *worst) {
     const spira::net_layer *l = &j->plan->layers[layer];
     const spira::net_step *step = &j->plan->step[layer];
     const float *vectors = j->params + step->params;
@@ -226,25 +230,40 @@ static spira::status check_norm(const job *j, const device_job<W> *d, const resu
     SPIRA_TRY(check_fetch(j, d, r, spira::net_number(l->source), &in));
     SPIRA_TRY(check_fetch(j, d, r, spira::net_number(l->residual), &residual));
     SPIRA_TRY(check_fetch(j, d, r, layer, &got));
-    spira::norm_args a = {};
-    a.in = a.out = in;
-    a.channels = step->channels;
-    a.type = spira::numeric_f32;
-    a.kind = l->op == spira::net_norm_layer ? spira::norm_layer : spira::norm_rms;
-    a.epsilon = l->epsilon;
-    a.gain = l->norm ? vectors : nullptr;
-    a.shift = l->norm ? vectors + step->channels : nullptr;
-    a.residual = residual;
-    a.act = l->act;
-    a.slope = l->slope;
-    a.count = &count;
-    a.capacity = count ? count : 1;
-    const spira::status s = spira::norm_host(&a);
+    const auto fill = [&](auto *a) {
+        a->in = a->out = in;
+        a->channels = step->channels;
+        a->type = spira::numeric_f32;
+        a->epsilon = l->epsilon;
+        a->gain = l->norm ? vectors : nullptr;
+        a->shift = l->norm ? vectors + step->channels : nullptr;
+        a->residual = residual;
+        a->act = l->act;
+        a->slope = l->slope;
+    };
+    spira::status s;
+    const int32_t capacity = count ? count : 1;
+    if (l->op == spira::net_norm_groups) {
+        spira::norm_groups_args<W> a = {};
+        fill(&a);
+        a.layout = &j->layout;
+        a.set = {(W *)words, (int32_t *)&count, capacity};
+        a.groups = l->groups;
+        s = spira::norm_groups_host(&a);
+    } else {
+        spira::norm_args a = {};
+        fill(&a);
+        a.kind = l->op == spira::net_norm_layer ? spira::norm_layer : spira::norm_rms;
+        a.count = &count;
+        a.capacity = capacity;
+        s = spira::norm_host(&a);
+    }
     const double eps = spira::numeric_epsilon(step->type);
+    const double sums = l->op == spira::net_norm_groups ? 1e-4 : 1e-5;
     *worst = 0;
     for (int64_t i = 0; i < (int64_t)count * step->channels; ++i) {
         const double wanted = in[i];
-        const double ratio = fabs(got[i] - wanted) / (eps * fabs(wanted) + 1e-5);
+        const double ratio = fabs(got[i] - wanted) / (eps * fabs(wanted) + sums);
         *worst = ratio <= *worst ? *worst : ratio == ratio ? ratio : HUGE_VAL;
     }
     free(in);
@@ -284,8 +303,9 @@ static spira::status check_against(const job *j, const prepared<W> *p, const dev
         const spira::net_op op = plan->layers[i].op;
         double worst;
         progress("checking layer", i, plan->layer_count);
-        if (op == spira::net_norm_layer || op == spira::net_norm_rms) {
-            SPIRA_TRY(check_norm(j, d, r, i, &worst));
+        if (check_is_norm(op)) {
+            const W *const words = spira::net_voxels(plan, plan->step[i].set, p->set, memory).words;
+            SPIRA_TRY(check_norm(j, d, r, i, words, &worst));
         } else if (spira::net_is_conv(&plan->layers[i]) &&
                    j->plan->step[i].fused_into == spira::net_none) {
             const int32_t *map =

@@ -50,6 +50,8 @@ enum net_op : int {
                     // choose, or all (subdivide.h). Channels go to them: child s has those of the
                     // s-th eighth
     net_group,      // a depthwise or grouped convolution (conv_group.h), of more than one offset
+    net_norm_groups, // GroupNorm over the voxels of a batch element (norm_groups.h). Device plans
+                     // require a layout with a number of batches
 };
 
 // How a convolution or pooling derives its output set, unless it is transposed.
@@ -83,7 +85,7 @@ struct net_layer {
                         // source. net_prune, net_children: the scores
     net_source source3, source4; // joins: further sources
     int channels;                // convolutions: of the output. The others keep their source's
-    int groups;                  // net_group: of the channels of source and output
+    int groups;                  // net_group, net_norm_groups: of the channels of source and output
     // Convolutions, grouped ones too, and pooling.
     triple size;     // of the kernel
     triple stride;   // relative to the source
@@ -179,6 +181,14 @@ SPIRA_API net_layer net_layer_norm(const char *name, int source, float epsilon) 
     net_layer l = net_layer_make(name, net_norm_layer, source);
     l.norm = true;
     l.epsilon = epsilon;
+    return l;
+}
+
+// GroupNorm with gain and shift. Instance norm: as many groups as channels.
+SPIRA_API net_layer net_layer_norm_groups(const char *name, int source, int groups, float epsilon) {
+    net_layer l = net_layer_norm(name, source, epsilon);
+    l.op = net_norm_groups;
+    l.groups = groups;
     return l;
 }
 

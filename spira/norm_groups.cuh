@@ -28,7 +28,7 @@ SPIRA_API status norm_groups_workspace(const norm_groups_args<W> *args, size_t *
 // channels alone; norm_groups_host sums in double. A NaN or an infinity spreads over its batch
 // element and group.
 // cost     five launches; features are read three times, and written once. Widest if channels is a
-//          multiple of 8 and both arrays are aligned to 16 bytes
+//          multiple of 8 and all arrays are aligned to 16 bytes
 template <typename W, numeric format = numeric_any>
 SPIRA_API status norm_groups(const norm_groups_args<W> *args, void *scratch, size_t scratch_bytes,
                              cudaStream_t stream) {
@@ -37,7 +37,7 @@ SPIRA_API status norm_groups(const norm_groups_args<W> *args, void *scratch, siz
     const unsigned parts = (unsigned)norm_parts(args->channels);
     norm_groups_task<W> t = {*args, *args->layout, {}, false, false};
     t.wide = args->channels % norm_group == 0 && wide_aligned(args->in, 16) &&
-             wide_aligned(args->out, 16);
+             wide_aligned(args->residual, 16) && wide_aligned(args->out, 16);
     SPIRA_TRY(workspace_open(scratch, scratch_bytes, [&](workspace *w) {
         norm_groups_carve(w, batches, args->channels, args->groups, &t.places);
     }));

@@ -5,7 +5,8 @@
 //   n    = voxels of the batch element * channels / groups
 //   mean = sum of x / n
 //   var  = sum of (x - mean)^2 / n
-//   out  = act((x - mean) / sqrt(var + epsilon) * gain + shift), gain and shift of the channel
+//   out  = act((x - mean) / sqrt(var + epsilon) * gain + shift + residual), gain and shift of the
+//          channel
 //
 // Everything is fp32, and rounded once, to the format of the features.
 #ifndef SPIRA_NORM_GROUPS_H
@@ -16,7 +17,8 @@
 
 namespace spira {
 
-// What `norm_groups` reads and writes. `out` may be `in`; otherwise nothing may overlap.
+// What `norm_groups` reads and writes. `out` may be `in` or the residual; otherwise nothing may
+// overlap.
 template <typename W>
 struct norm_groups_args {
     const word_layout *layout; // of the set; on the host
@@ -24,10 +26,11 @@ struct norm_groups_args {
     const void *in;            // [voxels, channels] in `type`, aligned to its element
     int channels;              // 1 .. 4096
     int groups;                // divides channels
-    numeric type;              // of in and out
+    numeric type;              // of in, residual and out
     float epsilon;             // > 0
     const float *gain;         // [channels]; null: 1
     const float *shift;        // [channels]; null: 0
+    const void *residual;      // [voxels, channels]; null: 0
     activation act;            //
     float slope;               // of activation_leaky
     void *out;                 // [voxels, channels]
@@ -52,6 +55,7 @@ SPIRA_API status norm_groups_check(const norm_groups_args<W> *a) {
     same.epsilon = a->epsilon;
     same.gain = a->gain;
     same.shift = a->shift;
+    same.residual = a->residual;
     same.act = a->act;
     same.count = a->set.count;
     same.capacity = a->set.capacity;
@@ -71,12 +75,13 @@ SPIRA_BOTH float norm_groups_scale(float squares, float n, float epsilon) {
 
 template <typename W>
 SPIRA_BOTH float norm_groups_finish(const norm_groups_args<W> &a, norm_groups_statistics of,
-                                    float x, int c) {
+                                    float x, int c, float residual) {
     norm_args act = {};
     act.act = a.act;
     act.slope = a.slope;
     return norm_finish(act, fmaf(float_subtract(x, of.mean) * of.scale, a.gain ? a.gain[c] : 1.0f,
-                                 a.shift ? a.shift[c] : 0.0f));
+                                 a.shift ? a.shift[c] : 0.0f) +
+                                residual);
 }
 
 // The host loop of `norm_groups` (norm_groups.cuh), on host memory: sums in double.
@@ -104,7 +109,8 @@ SPIRA_API status norm_groups_host(const norm_groups_args<W> *args) {
         const norm_groups_statistics of = {mean,
                                            norm_groups_scale((float)squares, (float)n, a.epsilon)};
         each([&](float x, int64_t place, int c) {
-            numeric_store(a.type, a.out, place, norm_groups_finish(a, of, x, c));
+            const float residual = a.residual ? numeric_load(a.type, a.residual, place) : 0.0f;
+            numeric_store(a.type, a.out, place, norm_groups_finish(a, of, x, c, residual));
         });
     }
     return status_success();

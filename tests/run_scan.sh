@@ -123,7 +123,8 @@ group name=each source=norm channels=16 groups=16 size=3,3,3 bias residual=down
 conv name=logits source=each channels=8 size=1,1,1
 children name=all source=each source2=logits threshold=-1e9 or_equal capacity=3200
 norm_rms name=rms source=all epsilon=1e-6
-conv name=score source=rms channels=2 size=3,3,3
+norm_groups name=even source=rms groups=2 epsilon=1e-5 norm act=relu residual=rms
+conv name=score source=even channels=2 size=3,3,3
 conv name=wide source=each channels=4 size=3,3,3 stride=2,2,2 transposed rule=generate
 prune name=some source=rms source2=score channel=1 most=33
 conv name=last source=some channels=8 size=3,3,3 bias
@@ -146,6 +147,7 @@ fault 'children name=c source=norm repeat=-1' 'line 5: repeat=-1: 1 numbers from
 fault 'conv name=c source=norm channels=4 size=3,3,3 rule=grow' 'line 5: rule=grow is not known'
 fault 'norm_layer name=n source=norm epsilon=' 'line 5: epsilon= is no number'
 fault 'norm_layer name=n source=norm' 'layer n: epsilon (above 0)'
+fault 'norm_groups name=n source=norm groups=3 epsilon=1' 'layer n: groups (they divide'
 fault 'conv name=c source=norm channels=4 size=1,1,1 groups=2' 'layer c: groups'
 fault 'group name=g source=norm channels=4 groups=3 size=3,3,3' 'layer g'
 fault 'generate name=g source=norm' 'line 5: generate is no operation'

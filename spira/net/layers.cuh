@@ -11,6 +11,7 @@
 #include "ops/group.cuh"
 #include "ops/join.cuh"
 #include "ops/norm.cuh"
+#include "ops/norm_groups.cuh"
 #include "ops/pool.cuh"
 #include "ops/product.cuh"
 #include "ops/prune.cuh"

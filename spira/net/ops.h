@@ -9,6 +9,7 @@
 #include "ops/group.h"
 #include "ops/join.h"
 #include "ops/norm.h"
+#include "ops/norm_groups.h"
 #include "ops/pool.h"
 #include "ops/product.h"
 #include "ops/prune.h"
@@ -35,6 +36,8 @@ SPIRA_API auto net_op_call(net_op op, F f) {
     case net_norm_layer:
     case net_norm_rms:
         return f(net_op_norm());
+    case net_norm_groups:
+        return f(net_op_norm_groups());
     case net_prune:
         return f(net_op_prune());
     case net_children:

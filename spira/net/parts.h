@@ -46,10 +46,11 @@ SPIRA_API bool net_map_in(const net_map *m, net_part part) {
     }
 }
 
-// Number of leading layers that need only the fine part of the index.
+// Number of leading layers that need only the fine part of the index, and not the scratch in which
+// the coarse part is built.
 SPIRA_API int net_fine_layers(const net_plan *p) {
     int i = 0;
-    while (i < p->layer_count && p->step[i].set == 0 &&
+    while (i < p->layer_count && p->step[i].set == 0 && p->layers[i].op != net_norm_groups &&
            (p->step[i].map == net_none || net_map_is_fine(&p->map[p->step[i].map]))) {
         ++i;
     }

@@ -107,13 +107,18 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
         return;
     }
     const int width = a.channels / a.groups;
-    wide_elements<E, norm_group> row;
+    wide_elements<E, norm_group> row, residual = {};
     wide_read_channels((const E *)a.in + i * a.channels, a.channels, first, t.wide, row);
+    if (a.residual) {
+        wide_read_channels((const E *)a.residual + i * a.channels, a.channels, first, t.wide,
+                           residual);
+    }
 #pragma unroll
     for (int k = 0; k < norm_group; ++k) {
         const int c = (int)min_of(first + k, a.channels - 1);
-        row.at[k] = element_from_float<E>(norm_groups_finish(
-            a, t.places.of[batch * a.groups + c / width], element_to_float(row.at[k]), c));
+        row.at[k] = element_from_float<E>(
+            norm_groups_finish(a, t.places.of[batch * a.groups + c / width],
+                               element_to_float(row.at[k]), c, element_to_float(residual.at[k])));
     }
     wide_write_channels(row, (E *)a.out + i * a.channels, a.channels, first, t.wide);
 }

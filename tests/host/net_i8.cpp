@@ -170,7 +170,8 @@ status plan_of_operation(net_op op, bool other, int reads) {
     layers[2].source2 = net_from(op == net_prune || op == net_children ? 1
                                  : op == net_product                   ? 0
                                                                        : net_none);
-    layers[2].epsilon = op == net_norm_layer || op == net_norm_rms ? 1e-5f : 0.0f;
+    layers[2].epsilon = net_members_of(&layers[2]) & net_member_epsilon ? 1e-5f : 0.0f;
+    layers[2].groups = op == net_norm_groups ? 4 : 0;
     layers[2].capacity = op == net_children ? 800 : 0;
     if (op == net_group) {
         layers[2] = net_layer_group("operation", 0, 16, 16, 3, 1);
@@ -185,8 +186,8 @@ status plan_of_operation(net_op op, bool other, int reads) {
 
 // Operations that have no int8: none computes in it, reads it, or writes what an int8 layer reads.
 TEST(net_i8_operations_without_it_are_refused) {
-    for (net_op op :
-         {net_product, net_norm_layer, net_norm_rms, net_prune, net_children, net_group}) {
+    for (net_op op : {net_product, net_norm_layer, net_norm_rms, net_norm_groups, net_prune,
+                      net_children, net_group}) {
         const status own = plan_of_operation(op, true, 2),
                      written = plan_of_operation(op, false, 2),
                      read = plan_of_operation(op, false, 0);

@@ -454,7 +454,14 @@ TEST(net_plan_fine_layers) {
                       networks::network_conv(n, "b", 0, 8, 1, 1); // without a map
                       networks::network_conv(n, "c", 1, 8, 5, 1);
                   },
-                  3}};
+                  3},
+                 {[](network *n) { // its scratch is the coarse part's
+                      networks::network_begin(n, 4);
+                      networks::network_conv(n, "a", net_input, 8, 3, 1);
+                      networks::network_add(n, "b", net_layer_norm_groups("", 0, 2, 1e-5f));
+                      networks::network_conv(n, "c", 1, 8, 3, 1);
+                  },
+                  1}};
     for (const auto &c : cases) {
         network n;
         net_plan plan;

@@ -49,7 +49,8 @@ TEST(net_plan_names_the_layer_at_fault) {
 TEST(net_plan_refuses_members_of_other_operations) {
     const int conv = 1 << net_conv, pools = 1 << net_pool_max | 1 << net_pool_average;
     const int join = 1 << net_join, dense = 1 << net_dense, product = 1 << net_product;
-    const int norms = 1 << net_norm_layer | 1 << net_norm_rms, prune = 1 << net_prune;
+    const int even = 1 << net_norm_groups, prune = 1 << net_prune;
+    const int norms = 1 << net_norm_layer | 1 << net_norm_rms | even;
     const int children = 1 << net_children, group = 1 << net_group;
     const struct {
         const char *name;
@@ -78,7 +79,7 @@ TEST(net_plan_refuses_members_of_other_operations) {
         {"residual", conv | norms | group, [](net_layer *l) { l->residual = net_from(0); }},
         {"act", conv | norms | group, [](net_layer *l) { l->act = activation_relu; }},
         {"slope", 0, [](net_layer *l) { l->slope = 1; }},
-        {"groups", group, [](net_layer *l) { l->groups = 2; }},
+        {"groups", group | even, [](net_layer *l) { l->groups = 2; }},
         {"pairs", conv, [](net_layer *l) { l->pairs = 1; }},
         {"axis", join, [](net_layer *l) { l->axis = join_axis_x; }},
         {"order", dense, [](net_layer *l) { l->order = dense_channels_last; }},
@@ -90,6 +91,7 @@ TEST(net_plan_refuses_members_of_other_operations) {
                               net_layer_dense("", 0),
                               net_layer_product("", 0, 0),
                               net_layer_norm("", 0, 1e-5f),
+                              net_layer_norm_groups("", 0, 4, 1e-5f),
                               net_layer_prune("", 0, 0),
                               net_layer_children("", 0, net_none),
                               net_layer_group("", 0, 8, 4, 3, 1)};
@@ -159,7 +161,9 @@ TEST(net_plan_names_the_groups_at_fault) {
                   {net_layer_group("", 0, 9, 4, 3, 1), "groups"},
                   {net_layer_group("", 0, 9, 3, 3, 1), "groups (they divide the source's"},
                   {net_layer_group("", 0, 0, 4, 3, 1), "channels"},
-                  {net_layer_group("", 0, 8, 8, 1, 1), "size"}};
+                  {net_layer_group("", 0, 8, 8, 1, 1), "size"},
+                  {net_layer_norm_groups("", 0, 0, 1e-5f), "groups"},
+                  {net_layer_norm_groups("", 0, 3, 1e-5f), "groups (they divide the source's"}};
     const net_limits limits = limits_make(100, 4);
     for (const auto &f : faults) {
         net_plan plan;

@@ -144,19 +144,25 @@ using namespace spira;
     networks::network_conv(n, "end", at, 5, 3, 1);
 }
 
-// Depthwise and grouped layers, submanifold, strided and back, with epilogues.
+// Depthwise and grouped layers, submanifold, strided and back, with epilogues; norms over groups.
 [[maybe_unused]] static void network_grouped(network *n) {
     networks::network_begin(n, 4);
     const int in = networks::network_conv(n, "in", net_input, 24, 3, 1);
+    const int even = networks::network_add(n, "even", net_layer_norm_groups("", in, 6, 1e-5f));
+    n->layers[even].act = activation_relu;
+    n->layers[even].residual = net_from(in);
     const int depthwise =
-        networks::network_add(n, "depthwise", net_layer_group("", in, 24, 24, 5, 1));
+        networks::network_add(n, "depthwise", net_layer_group("", even, 24, 24, 5, 1));
     n->layers[depthwise].bias = true;
     n->layers[depthwise].residual = net_from(in);
     n->layers[depthwise].act = activation_gelu;
     const int down = networks::network_add(n, "down", net_layer_group("", depthwise, 40, 8, 2, 2));
     n->layers[down].norm = true;
     n->layers[down].act = activation_relu;
-    const int up = networks::network_add(n, "up", net_layer_group("", down, 24, 4, 2, 2));
+    const int instance =
+        networks::network_add(n, "instance", net_layer_norm_groups("", down, 40, 1e-3f));
+    n->layers[instance].norm = false;
+    const int up = networks::network_add(n, "up", net_layer_group("", instance, 24, 4, 2, 2));
     n->layers[up].transposed = true;
     networks::network_conv(n, "out", up, 8, 3, 1);
 }

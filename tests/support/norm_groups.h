@@ -49,11 +49,13 @@ void norm_groups_check_random(random_state *r, const norm_groups_side<W> *side) 
     std::vector<char> stored((size_t)(values * numeric_size(a.type)));
     reference_store(a.type, in.data(), values, stored.data());
     const bool affine = random_int(r, 0, 2) > 0, in_place = random_int(r, 0, 1);
+    const bool adds = random_int(r, 0, 1);
     a.layout = &layout;
     a.set = {memory_put(m, words), memory_put(m, &count, 1), (int32_t)words.size()};
     a.gain = affine ? memory_put(m, gain) : nullptr;
     a.shift = affine ? memory_put(m, shift) : nullptr;
     a.in = memory_put(m, stored);
+    a.residual = adds ? memory_put(m, stored) : nullptr;
     char *const fresh = memory_new<char>(m, (int64_t)stored.size());
     a.out = in_place ? (void *)a.in : fresh;
     size_t bytes = 0;
@@ -76,6 +78,7 @@ void norm_groups_check_random(random_state *r, const norm_groups_side<W> *side) 
             if (pass == 2) {
                 double y = (x - center) / sqrt(s[2] / s[0] + (double)a.epsilon);
                 y = affine ? y * gain[(size_t)c] + shift[(size_t)c] : y;
+                y += adds ? x : 0;
                 y = a.act == activation_relu ? std::max(y, 0.0) : y;
                 const double error = fabs(numeric_load(a.type, out.data(), i) - y);
                 CHECK(error <= numeric_epsilon(a.type) * fabs(y) * 1.01 + 1e-4);

@@ -370,7 +370,8 @@ SPIRA_API std::vector<int32_t> reference_net_map(const networks::network *n,
 // ---- features -----------------------------------------------------------------------------------
 
 SPIRA_API bool reference_net_is_norm(const spira::net_layer *l) {
-    return l->op == spira::net_norm_layer || l->op == spira::net_norm_rms;
+    return l->op == spira::net_norm_layer || l->op == spira::net_norm_rms ||
+           l->op == spira::net_norm_groups;
 }
 
 // Where the parameters of a layer start: weights, bias, scale, shift, step, those that it has.
@@ -729,51 +730,78 @@ SPIRA_API reference_verdict reference_net_chosen(const reference_net_run<W> *run
     return worst;
 }
 
-// One row of a norm in double, its values and their bounds.
+// The values that are normalised together, in double.
+struct reference_net_moments {
+    double count, mean, squares, largest;
+};
+
+// For each element of a norm's source, which moments are its own: those of its row, or of its batch
+// element and group. Returns the number of moments.
 template <typename W>
-SPIRA_API void reference_net_norm_row(const reference_net_run<W> *run, int layer, const float *in,
-                                      double *value, double *bound) {
+SPIRA_API size_t reference_net_normed_by(const reference_net_run<W> *run, int layer,
+                                         std::vector<size_t> *of) {
     const spira::net_layer *l = &run->net->layers[layer];
-    const spira::net_params at = reference_net_params(run->net, layer);
-    const int channels = reference_net_channels(run->net, layer);
-    double mean = 0, squares = 0, largest = 0;
-    for (int c = 0; c < channels && l->op == spira::net_norm_layer; ++c) {
-        mean += (double)in[c] / channels;
+    const size_t channels = (size_t)reference_net_channels(run->net, layer);
+    const std::vector<W> &words = run->sets.set[run->plan->step[layer].set];
+    const bool rows = l->op != spira::net_norm_groups;
+    const size_t groups = rows ? 1 : (size_t)l->groups;
+    for (size_t i = 0; i < words.size() * channels; ++i) {
+        const size_t row = i / channels;
+        const size_t batch = (size_t)spira::word_unpack(&run->plan->layout, words[row]).batch;
+        of->push_back(rows ? row : batch * groups + i % channels * groups / channels);
     }
-    for (int c = 0; c < channels; ++c) {
-        squares += ((double)in[c] - mean) * ((double)in[c] - mean) / channels;
-        largest = std::max(largest, fabs((double)in[c]));
-    }
-    const double scale = 1 / sqrt(squares + (double)l->epsilon);
-    for (int c = 0; c < channels; ++c) {
-        const double gain = at.scale < 0 ? 1 : (double)run->params[at.scale + c];
-        const double shift = at.shift < 0 ? 0 : (double)run->params[at.shift + c];
-        value[c] = ((double)in[c] - mean) * scale * gain + shift;
-        bound[c] = ((2 * largest + fabs((double)in[c])) * scale * fabs(gain) + fabs(shift)) *
-                   (channels + 8) * 0x1p-24;
-    }
+    return rows ? words.size() : (size_t)run->plan->layout.batches * groups;
 }
 
-// Judges a norm.
+// The moments, in two passes. RMSNorm has a mean of 0.
+SPIRA_API std::vector<reference_net_moments> reference_net_moments_of(const spira::net_layer *l,
+                                                                      const std::vector<float> &in,
+                                                                      const std::vector<size_t> &of,
+                                                                      size_t count) {
+    std::vector<reference_net_moments> moments(count);
+    for (size_t i = 0; i < of.size(); ++i) {
+        reference_net_moments *const m = &moments[of[i]];
+        m->count += 1;
+        m->mean += l->op == spira::net_norm_rms ? 0 : (double)in[i];
+        m->largest = std::max(m->largest, fabs((double)in[i]));
+    }
+    for (reference_net_moments &m : moments) {
+        m.mean /= std::max(m.count, 1.0);
+    }
+    for (size_t i = 0; i < of.size(); ++i) {
+        reference_net_moments *const m = &moments[of[i]];
+        m->squares += ((double)in[i] - m->mean) * ((double)in[i] - m->mean) / m->count;
+    }
+    return moments;
+}
+
+// Judges a norm. Of long sums, thread blocks add parts in trees: 64 additions behind one another.
 template <typename W>
 SPIRA_API reference_verdict reference_net_normed(const reference_net_run<W> *run, int layer) {
     const spira::net_layer *l = &run->net->layers[layer];
+    const spira::net_params at = reference_net_params(run->net, layer);
     const size_t channels = (size_t)reference_net_channels(run->net, layer);
     const spira::numeric type = reference_net_type(run, layer);
     const std::vector<float> in = reference_net_floats(run, spira::net_number(l->source)),
                              added = reference_net_floats(run, spira::net_number(l->residual)),
                              got = reference_net_floats(run, layer);
-    std::vector<double> value(channels), bound(channels);
+    std::vector<size_t> of;
+    const size_t count = reference_net_normed_by(run, layer, &of);
+    const std::vector<reference_net_moments> moments = reference_net_moments_of(l, in, of, count);
     reference_verdict worst = {-1, 0, 0, 0, 0};
     for (size_t i = 0; i + 1 < got.size(); ++i) {
-        const size_t c = i % channels;
-        if (c == 0) {
-            reference_net_norm_row(run, layer, &in[i], value.data(), bound.data());
-        }
+        const int64_t c = (int64_t)(i % channels);
+        const reference_net_moments &m = moments[of[i]];
+        const double gain = at.scale < 0 ? 1 : (double)run->params[at.scale + c];
+        const double shift = at.shift < 0 ? 0 : (double)run->params[at.shift + c];
+        const double scale = 1 / sqrt(m.squares + (double)l->epsilon), value = (double)in[i];
+        const double terms = l->op == spira::net_norm_groups ? 64 : (double)channels;
+        const double bound = ((2 * m.largest + fabs(value)) * scale * fabs(gain) + fabs(shift)) *
+                             (terms + 8) * 0x1p-24;
         const double residual = l->residual.plus_two ? (double)added[i] : 0;
-        const double x = value[c] + residual;
+        const double x = (value - m.mean) * scale * gain + shift + residual;
         const double wanted = spira::activation_apply(x, l->act, (double)l->slope);
-        double most = (bound[c] + (fabs(x) + fabs(residual)) * 0x1p-23) *
+        double most = (bound + (fabs(x) + fabs(residual)) * 0x1p-23) *
                           spira::activation_steepness(l->act, (double)l->slope) +
                       fabs(x) * spira::activation_error(l->act) + 0x1p-126;
         most += spira::numeric_size(type) == 2
