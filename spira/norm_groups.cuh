@@ -14,7 +14,7 @@ SPIRA_API status norm_groups_workspace(const norm_groups_args<W> *args, size_t *
     SPIRA_TRY(norm_groups_check(args));
     norm_groups_places p;
     return workspace_measure(bytes, [&](workspace *w) {
-        norm_groups_carve(w, args->layout->batches, args->channels, args->groups, &p);
+        norm_groups_carve(w, args->layout->batches, args->channels, &p);
     });
 }
 
@@ -27,7 +27,7 @@ SPIRA_API status norm_groups_workspace(const norm_groups_args<W> *args, size_t *
 // Asynchronous, deterministic: sums are fp32, in an order that depends on the numbers of voxels and
 // channels alone; norm_groups_host sums in double. A NaN or an infinity spreads over its batch
 // element and group.
-// cost     five launches; features are read three times, and written once. Widest if channels is a
+// cost     three launches; features are read twice, and written once. Widest if channels is a
 //          multiple of 8 and all arrays are aligned to 16 bytes
 template <typename W, numeric format = numeric_any>
 SPIRA_API status norm_groups(const norm_groups_args<W> *args, void *scratch, size_t scratch_bytes,
@@ -35,27 +35,23 @@ SPIRA_API status norm_groups(const norm_groups_args<W> *args, void *scratch, siz
     SPIRA_TRY(norm_groups_check(args));
     const unsigned batches = (unsigned)args->layout->batches;
     const unsigned parts = (unsigned)norm_parts(args->channels);
-    norm_groups_task<W> t = {*args, *args->layout, {}, false, false};
+    norm_groups_task<W> t = {*args, *args->layout, {}, false};
     t.wide = args->channels % norm_group == 0 && wide_aligned(args->in, 16) &&
              wide_aligned(args->residual, 16) && wide_aligned(args->out, 16);
     SPIRA_TRY(workspace_open(scratch, scratch_bytes, [&](workspace *w) {
-        norm_groups_carve(w, batches, args->channels, args->groups, &t.places);
+        norm_groups_carve(w, batches, args->channels, &t.places);
     }));
     const int64_t blocks =
         ceil_div((int64_t)args->set.capacity * ceil_div(args->channels, norm_group), norm_threads);
     SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "set.capacity * channels", blocks);
     const auto launch = [&](dim3 grid) -> launch_config {
-        return {grid, pool_global_threads, stream, "norm_groups"};
+        return {grid, norm_threads, stream, "norm_groups"};
     };
     return numeric_dispatch<format>(args->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        for (bool squares : {false, true}) {
-            t.squares = squares;
-            SPIRA_TRY(kernel_launch(norm_part_kernel<W, E>, launch(dim3(parts, batches)), t));
-            SPIRA_TRY(kernel_launch(norm_join_kernel<W>,
-                                    launch(dim3((unsigned)args->groups, batches)), t));
-        }
-        static_assert((int)norm_threads == (int)pool_global_threads, "one launch for all");
+        SPIRA_TRY(kernel_launch(norm_part_kernel<W, E>, launch(dim3(parts, batches)), t));
+        SPIRA_TRY(
+            kernel_launch(norm_join_kernel<W>, launch(dim3((unsigned)args->groups, batches)), t));
         return kernel_launch(norm_apply_kernel<W, E>, launch((unsigned)blocks), t);
     });
 }

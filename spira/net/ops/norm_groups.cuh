@@ -14,7 +14,7 @@ SPIRA_API status net_op_scratch(net_op_norm_groups, const net_plan *p, int i, si
     SPIRA_TRY(size_check(p->layout.batches, 1, 65535, "layout.batches"));
     norm_groups_places places;
     return workspace_measure(bytes, [&](workspace *w) {
-        norm_groups_carve(w, p->layout.batches, p->step[i].channels, p->layers[i].groups, &places);
+        norm_groups_carve(w, p->layout.batches, p->step[i].channels, &places);
     });
 }
 
