@@ -8,13 +8,56 @@
 
 namespace spira {
 
+SPIRA_API status norm_groups_measure(int64_t batches, int channels, bool grad, size_t *bytes) {
+    norm_groups_places p;
+    return workspace_measure(
+        bytes, [&](workspace *w) { norm_groups_carve(w, batches, channels, grad, &p); });
+}
+
 // Bytes of scratch for norm_groups.
 template <typename W>
 SPIRA_API status norm_groups_workspace(const norm_groups_args<W> *args, size_t *bytes) {
     SPIRA_TRY(norm_groups_check(args));
-    norm_groups_places p;
-    return workspace_measure(bytes, [&](workspace *w) {
-        norm_groups_carve(w, args->layout->batches, args->channels, &p);
+    return norm_groups_measure(args->layout->batches, args->channels, false, bytes);
+}
+
+// Bytes of scratch for norm_groups_grad.
+template <typename W>
+SPIRA_API status norm_groups_grad_workspace(const norm_groups_grad_args<W> *args, size_t *bytes) {
+    SPIRA_TRY(norm_groups_grad_check(args));
+    return norm_groups_measure(args->norm.layout->batches, args->norm.channels, true, bytes);
+}
+
+// The launches of norm_groups and norm_groups_grad. t->args and t->wide are there.
+template <numeric format, bool grad, typename W>
+SPIRA_API status norm_groups_launch(norm_groups_task<W> *t, void *scratch, size_t scratch_bytes,
+                                    cudaStream_t stream) {
+    const norm_groups_args<W> &a = t->args.norm;
+    const char *const subject = grad ? "norm_groups_grad" : "norm_groups";
+    t->layout = *a.layout;
+    SPIRA_TRY(workspace_open(scratch, scratch_bytes, [&](workspace *w) {
+        norm_groups_carve(w, a.layout->batches, a.channels, grad, &t->places);
+    }));
+    const int64_t blocks =
+        ceil_div((int64_t)a.set.capacity * ceil_div(a.channels, norm_group), norm_threads);
+    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "set.capacity * channels", blocks);
+    const auto launch = [&](auto kernel, int64_t x, int batches) {
+        return kernel_launch(
+            kernel, {dim3((unsigned)x, (unsigned)batches), norm_threads, stream, subject}, *t);
+    };
+    const int parts = norm_parts(a.channels), batches = a.layout->batches;
+    return numeric_dispatch<format>(a.type, [&](auto tag) {
+        typedef typename decltype(tag)::element E;
+        SPIRA_TRY(launch(norm_part_kernel<W, E, false>, parts, batches));
+        SPIRA_TRY(launch(norm_join_kernel<W, false>, a.groups, batches));
+        if constexpr (grad) {
+            SPIRA_TRY(launch(norm_part_kernel<W, E, true>, parts, batches));
+            SPIRA_TRY(launch(norm_join_kernel<W, true>, a.groups, batches));
+            if (t->args.gain_grad || t->args.shift_grad) {
+                SPIRA_TRY(launch(norm_vectors_kernel<W>, a.channels, 1));
+            }
+        }
+        return launch(norm_apply_kernel<W, E, grad>, blocks, 1);
     });
 }
 
@@ -28,32 +71,34 @@ SPIRA_API status norm_groups_workspace(const norm_groups_args<W> *args, size_t *
 // channels alone; norm_groups_host sums in double. A NaN or an infinity spreads over its batch
 // element and group.
 // cost     three launches; features are read twice, and written once. Widest if channels is a
-//          multiple of 8 and all arrays are aligned to 16 bytes
+//          multiple of 8 and the arrays are aligned to 16 bytes
 template <typename W, numeric format = numeric_any>
 SPIRA_API status norm_groups(const norm_groups_args<W> *args, void *scratch, size_t scratch_bytes,
                              cudaStream_t stream) {
     SPIRA_TRY(norm_groups_check(args));
-    const unsigned batches = (unsigned)args->layout->batches;
-    const unsigned parts = (unsigned)norm_parts(args->channels);
-    norm_groups_task<W> t = {*args, *args->layout, {}, false};
+    norm_groups_task<W> t = {};
+    t.args.norm = *args;
     t.wide = args->channels % norm_group == 0 && wide_aligned(args->in, 16) &&
              wide_aligned(args->residual, 16) && wide_aligned(args->out, 16);
-    SPIRA_TRY(workspace_open(scratch, scratch_bytes, [&](workspace *w) {
-        norm_groups_carve(w, batches, args->channels, &t.places);
-    }));
-    const int64_t blocks =
-        ceil_div((int64_t)args->set.capacity * ceil_div(args->channels, norm_group), norm_threads);
-    SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "set.capacity * channels", blocks);
-    const auto launch = [&](dim3 grid) -> launch_config {
-        return {grid, norm_threads, stream, "norm_groups"};
-    };
-    return numeric_dispatch<format>(args->type, [&](auto tag) {
-        typedef typename decltype(tag)::element E;
-        SPIRA_TRY(kernel_launch(norm_part_kernel<W, E>, launch(dim3(parts, batches)), t));
-        SPIRA_TRY(
-            kernel_launch(norm_join_kernel<W>, launch(dim3((unsigned)args->groups, batches)), t));
-        return kernel_launch(norm_apply_kernel<W, E>, launch((unsigned)blocks), t);
-    });
+    return norm_groups_launch<format, false>(&t, scratch, scratch_bytes, stream);
+}
+
+// The gradients of norm_groups.
+//
+// inputs   args: see norm_groups_grad_args
+// outputs  args.in_grad [count, channels], gain_grad and shift_grad [channels]
+// errors   as of norm_groups; an activation, a residual or an output in args.norm
+// Asynchronous, deterministic, with sums as above.
+// cost     six launches; features are read three times, out_grad twice, in_grad is written once
+template <typename W, numeric format = numeric_any>
+SPIRA_API status norm_groups_grad(const norm_groups_grad_args<W> *args, void *scratch,
+                                  size_t scratch_bytes, cudaStream_t stream) {
+    SPIRA_TRY(norm_groups_grad_check(args));
+    norm_groups_task<W> t = {};
+    t.args = *args;
+    t.wide = args->norm.channels % norm_group == 0 && wide_aligned(args->norm.in, 16) &&
+             wide_aligned(args->out_grad, 16) && wide_aligned(args->in_grad, 16);
+    return norm_groups_launch<format, true>(&t, scratch, scratch_bytes, stream);
 }
 
 } // namespace spira

@@ -19,171 +19,229 @@ SPIRA_BOTH int norm_parts(int channels) {
     return channels <= 512 ? 8 * pool_parts : pool_parts;
 }
 
-// Of some numbers: their mean, and the sum of (x - mean)^2.
-struct norm_moments {
-    float mean, squares;
+// Of some numbers: their mean, and the sum of (x - mean)^2. Of gradients: the sums of g and g * x^.
+struct norm_pair {
+    float a, b;
 };
 
 struct norm_groups_places {
-    norm_moments *part;         // [batches, norm_parts, channels]
+    norm_pair *part;            // [batches, norm_parts, channels]
     norm_groups_statistics *of; // [batches, channels] those of the group
+    norm_pair *mean;            // [batches, channels] of gradients: of the group; else null
 };
 
 template <typename W>
 struct norm_groups_task {
-    norm_groups_args<W> args;
+    norm_groups_grad_args<W> args; // of norm_groups: args.norm alone
     word_layout layout;
     norm_groups_places places;
     bool wide; // rows are read and written 16 bytes at a time
 };
 
-SPIRA_API void norm_groups_carve(workspace *w, int64_t batches, int channels,
+SPIRA_API void norm_groups_carve(workspace *w, int64_t batches, int channels, bool grad,
                                  norm_groups_places *p) {
-    p->part = workspace_take<norm_moments>(w, batches * norm_parts(channels) * channels);
-    p->of = workspace_take<norm_groups_statistics>(w, batches * channels);
+    const int64_t values = batches * channels;
+    p->part = workspace_take<norm_pair>(w, values * norm_parts(channels));
+    p->of = workspace_take<norm_groups_statistics>(w, values);
+    p->mean = grad ? workspace_take<norm_pair>(w, values) : nullptr;
 }
 
-// Those of a numbers and b more.
-SPIRA_DEVICE norm_moments norm_moments_join(norm_moments x, float a, norm_moments y, float b) {
-    if (a == 0 || b == 0) {
-        return a == 0 ? y : x;
+// What n and m numbers have together.
+template <bool grad>
+SPIRA_DEVICE norm_pair norm_pair_join(norm_pair x, float n, norm_pair y, float m) {
+    if (grad) {
+        return {x.a + y.a, x.b + y.b};
     }
-    const float share = float_divide(b, a + b), d = float_subtract(y.mean, x.mean);
-    return {fmaf(d, share, x.mean), fmaf(d * d, a * share, x.squares + y.squares)};
+    if (n == 0 || m == 0) {
+        return n == 0 ? y : x;
+    }
+    const float share = float_divide(m, n + m), d = float_subtract(y.a, x.a);
+    return {fmaf(d, share, x.a), fmaf(d * d, n * share, x.b + y.b)};
 }
 
-// Rows of a batch element in all parts, and in one.
+// The rows of a part of a batch element.
 struct norm_rows {
-    int32_t first, all;
-    int32_t begin, count;
+    int32_t first, count, all; // all: of the batch element
 };
 
 template <typename W>
 SPIRA_DEVICE norm_rows norm_rows_of(const norm_groups_task<W> &t, int part, int parts) {
     int32_t first, last;
-    pool_batch_range(&t.layout, t.args.set, (int)blockIdx.y, &first, &last);
+    pool_batch_range(&t.layout, t.args.norm.set, (int)blockIdx.y, &first, &last);
     const int64_t length = ceil_div(last - first, parts);
     const int64_t begin = min_of(first + part * length, last);
-    return {first, last - first, (int32_t)begin, (int32_t)(min_of(begin + length, last) - begin)};
+    return {(int32_t)begin, (int32_t)(min_of(begin + length, last) - begin), last - first};
 }
 
 // How many of `count` rows a lane has: each lanes-th.
-SPIRA_DEVICE float norm_rows_lane(int32_t count, int lane, int lanes) {
-    return (float)(count > lane ? (count - 1 - lane) / lanes + 1 : 0);
+SPIRA_DEVICE int norm_rows_lane(int32_t count, int lane, int lanes) {
+    return count > lane ? (count - 1 - lane) / lanes + 1 : 0;
 }
 
-// The moments of 8 channels of a lane's rows.
-template <typename E>
-SPIRA_DEVICE void norm_lane_moments(const E *in, int channels, int c, bool wide, int32_t count,
-                                    int lane, int lanes, norm_moments (&own)[norm_group]) {
-    float shift[norm_group] = {}, sum[norm_group] = {}, squares[norm_group] = {};
+// Adds up `count` rows of 8 channels, `step` elements from one to the next. in, out_grad: of the
+// first. of: of these channels. all: there are 8 of them.
+template <typename E, bool grad>
+SPIRA_DEVICE void norm_lane_sums(const E *in, const E *out_grad, int64_t step, int channels,
+                                 bool wide, int count, const norm_groups_statistics *of,
+                                 norm_pair (&own)[norm_group]) {
+    float first[norm_group] = {}, a[norm_group] = {}, b[norm_group] = {};
+    norm_groups_statistics by[norm_group] = {};
+#pragma unroll
+    for (int k = 0; k < norm_group && grad && count > 0; ++k) {
+        by[k] = of[min(k, channels - 1)];
+    }
 #pragma unroll 4
-    for (int32_t i = lane; i < count; i += lanes) {
-        wide_elements<E, norm_group> row;
-        wide_read_channels(in + (int64_t)i * channels, channels, c, wide, row);
+    for (int i = 0; i < count; ++i) {
+        wide_elements<E, norm_group> row, g;
+        wide_read_channels(in + i * step, channels, 0, wide, row);
+        if (grad) {
+            wide_read_channels(out_grad + i * step, channels, 0, wide, g);
+        }
 #pragma unroll
         for (int k = 0; k < norm_group; ++k) {
             const float x = element_to_float(row.at[k]);
-            shift[k] = i == lane ? x : shift[k];
-            const float d = float_subtract(x, shift[k]);
-            sum[k] += d;
-            squares[k] = fmaf(d, d, squares[k]);
+            if (grad) {
+                const float y = element_to_float(g.at[k]);
+                a[k] += y;
+                b[k] = fmaf(y, norm_groups_centre(by[k], x), b[k]);
+            } else {
+                first[k] = i == 0 ? x : first[k];
+                const float d = float_subtract(x, first[k]);
+                a[k] += d;
+                b[k] = fmaf(d, d, b[k]);
+            }
         }
     }
-    const float n = norm_rows_lane(count, lane, lanes);
 #pragma unroll
     for (int k = 0; k < norm_group; ++k) {
-        const float mean = n == 0 ? 0.0f : float_divide(sum[k], n);
-        const float about = fmaf(-mean, sum[k], squares[k]);
-        own[k] = {shift[k] + mean, about < 0 ? 0.0f : about}; // NaN stays
+        own[k] = {a[k], b[k]};
+        if (!grad) {
+            const float mean = count == 0 ? 0.0f : float_divide(a[k], (float)count);
+            const float about = fmaf(-mean, a[k], b[k]);
+            own[k] = {first[k] + mean, about < 0 ? 0.0f : about}; // NaN stays
+        }
     }
 }
 
 // Thread blocks: x parts, y batch elements.
-template <typename W, typename E>
+template <typename W, typename E, bool grad>
 SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_part_kernel(const __grid_constant__ norm_groups_task<W> t) {
-    __shared__ norm_moments
-        moments[(int)norm_threads * (int)norm_group]; // [lanes, columns of 8 channels]
-    const norm_groups_args<W> &a = t.args;
+    __shared__ norm_pair pairs[(int)norm_threads * (int)norm_group]; // [lanes, columns of 8]
+    const norm_groups_args<W> &a = t.args.norm;
     const norm_rows rows = norm_rows_of(t, (int)blockIdx.x, (int)gridDim.x);
-    const E *const in = (const E *)a.in + (int64_t)rows.begin * a.channels;
     const int columns = pool_columns((int)ceil_div(a.channels, norm_group));
     const int lanes = norm_threads / columns, width = columns * norm_group;
     const int lane = (int)threadIdx.x / columns, own = (int)threadIdx.x % columns * norm_group;
-    norm_moments *const to =
+    norm_pair *const to =
         t.places.part + ((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * a.channels;
     for (int at = 0; at < a.channels; at += width) {
-        if (at + own < a.channels) {
-            norm_moments mine[norm_group];
-            norm_lane_moments(in, a.channels, at + own, t.wide, rows.count, lane, lanes, mine);
+        const int c = at + own;
+        if (c < a.channels) {
+            const int64_t begin = ((int64_t)rows.first + lane) * a.channels + c;
+            norm_pair mine[norm_group];
+            norm_lane_sums<E, grad>((const E *)a.in + begin, (const E *)t.args.out_grad + begin,
+                                    (int64_t)lanes * a.channels, a.channels - c, t.wide,
+                                    norm_rows_lane(rows.count, lane, lanes),
+                                    t.places.of + (int64_t)blockIdx.y * a.channels + c, mine);
 #pragma unroll
             for (int k = 0; k < norm_group; ++k) {
-                moments[lane * width + own + k] = mine[k];
+                pairs[lane * width + own + k] = mine[k];
             }
         }
         __syncthreads();
-        for (int c = (int)threadIdx.x; c < width && at + c < a.channels; c += norm_threads) {
-            norm_moments all = moments[c];
-            float n = norm_rows_lane(rows.count, 0, lanes);
-            for (int i = 1; i < lanes; ++i) {
-                const float more = norm_rows_lane(rows.count, i, lanes);
-                all = norm_moments_join(all, n, moments[i * width + c], more);
-                n += more;
+        for (int i = (int)threadIdx.x; i < width && at + i < a.channels; i += norm_threads) {
+            norm_pair all = pairs[i];
+            float n = (float)norm_rows_lane(rows.count, 0, lanes);
+            for (int other = 1; other < lanes; ++other) {
+                const float m = (float)norm_rows_lane(rows.count, other, lanes);
+                all = norm_pair_join<grad>(all, n, pairs[other * width + i], m);
+                n += m;
             }
-            to[at + c] = all;
+            to[at + i] = all;
         }
         __syncthreads(); // before the next channels
     }
 }
 
-// Thread blocks: x groups, y batch elements.
-template <typename W>
-SPIRA_KERNEL void __launch_bounds__(norm_threads)
-    norm_join_kernel(const __grid_constant__ norm_groups_task<W> t) {
-    __shared__ norm_moments moments[norm_threads];
+// What a thread block's threads have together.
+template <bool grad>
+SPIRA_DEVICE norm_pair norm_block_join(norm_pair own, float n) {
+    __shared__ norm_pair pairs[norm_threads];
     __shared__ float numbers[norm_threads];
-    const norm_groups_args<W> &a = t.args;
-    const int width = a.channels / a.groups, parts = norm_parts(a.channels);
-    const norm_rows rows = norm_rows_of(t, 0, parts);
-    const norm_moments *const part =
-        t.places.part + (int64_t)blockIdx.y * parts * a.channels + (int64_t)blockIdx.x * width;
-    norm_moments all = {};
-    float n = 0;
-    for (int i = (int)threadIdx.x; i < parts * width; i += norm_threads) {
-        const int own = i / width;
-        const float more = (float)max_of(0, min_of(rows.count, rows.all - own * rows.count));
-        all = norm_moments_join(all, n, part[(int64_t)own * a.channels + i % width], more);
-        n += more;
-    }
-    moments[threadIdx.x] = all;
-    numbers[threadIdx.x] = n;
+    const int at = (int)threadIdx.x;
+    pairs[at] = own;
+    numbers[at] = n;
     __syncthreads();
     for (int step = norm_threads / 2; step > 0; step /= 2) {
-        if ((int)threadIdx.x < step) {
-            const int other = (int)threadIdx.x + step;
-            moments[threadIdx.x] = norm_moments_join(moments[threadIdx.x], numbers[threadIdx.x],
-                                                     moments[other], numbers[other]);
-            numbers[threadIdx.x] += numbers[other];
+        if (at < step) {
+            pairs[at] =
+                norm_pair_join<grad>(pairs[at], numbers[at], pairs[at + step], numbers[at + step]);
+            numbers[at] += numbers[at + step];
         }
         __syncthreads();
     }
+    return pairs[0];
+}
+
+// Thread blocks: x groups, y batch elements.
+template <typename W, bool grad>
+SPIRA_KERNEL void __launch_bounds__(norm_threads)
+    norm_join_kernel(const __grid_constant__ norm_groups_task<W> t) {
+    const norm_groups_args<W> &a = t.args.norm;
+    const int width = a.channels / a.groups, parts = norm_parts(a.channels);
+    const int first = (int)blockIdx.x * width;
+    const norm_rows rows = norm_rows_of(t, 0, parts);
+    const norm_pair *const part = t.places.part + (int64_t)blockIdx.y * parts * a.channels + first;
+    norm_pair all = {};
+    float n = 0;
+    for (int i = (int)threadIdx.x; i < parts * width; i += norm_threads) {
+        const int own = i / width, c = i - own * width;
+        const float m = (float)max_of(0, min_of(rows.count, rows.all - (int64_t)own * rows.count));
+        const float gain = grad && a.gain ? a.gain[first + c] : 1.0f;
+        const norm_pair more = part[(int64_t)own * a.channels + c];
+        all = norm_pair_join<grad>(all, n, {more.a * gain, more.b * gain}, m);
+        n += m;
+    }
+    all = norm_block_join<grad>(all, n);
     const float total = (float)((int64_t)rows.all * width);
-    for (int c = (int)threadIdx.x; c < width && rows.all > 0; c += norm_threads) {
-        t.places.of[(int64_t)blockIdx.y * a.channels + (int64_t)blockIdx.x * width + c] = {
-            moments[0].mean, norm_groups_scale(moments[0].squares, total, a.epsilon)};
+    for (int c = first + (int)threadIdx.x; c < first + width && rows.all > 0; c += norm_threads) {
+        const int64_t at = (int64_t)blockIdx.y * a.channels + c;
+        if (grad) {
+            t.places.mean[at] = {float_divide(all.a, total), float_divide(all.b, total)};
+        } else {
+            t.places.of[at] = {all.a, norm_groups_scale(all.b, total, a.epsilon)};
+        }
+    }
+}
+
+// The gradients of gain and shift. Thread blocks: channels.
+template <typename W>
+SPIRA_KERNEL void __launch_bounds__(norm_threads)
+    norm_vectors_kernel(const __grid_constant__ norm_groups_task<W> t) {
+    const int channels = t.args.norm.channels, parts = t.layout.batches * norm_parts(channels);
+    norm_pair all = {};
+    for (int i = (int)threadIdx.x; i < parts; i += norm_threads) {
+        all = norm_pair_join<true>(all, 0, t.places.part[(int64_t)i * channels + blockIdx.x], 0);
+    }
+    all = norm_block_join<true>(all, 0);
+    if (threadIdx.x == 0 && t.args.shift_grad) {
+        t.args.shift_grad[blockIdx.x] = all.a;
+    }
+    if (threadIdx.x == 0 && t.args.gain_grad) {
+        t.args.gain_grad[blockIdx.x] = all.b;
     }
 }
 
 // A thread finishes 8 channels of a row.
-template <typename W, typename E>
+template <typename W, typename E, bool grad>
 SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_apply_kernel(const __grid_constant__ norm_groups_task<W> t) {
-    const norm_groups_args<W> &a = t.args;
+    const norm_groups_args<W> &a = t.args.norm;
     const uint32_t pieces = (uint32_t)ceil_div(a.channels, norm_group);
     const uint64_t at = (uint64_t)blockIdx.x * norm_threads + threadIdx.x;
     const uint64_t i = at >> 32 ? at / pieces : (uint32_t)at / pieces;
-    const int first = (int)(uint32_t)(at - i * pieces) * norm_group;
+    const int c = (int)(uint32_t)(at - i * pieces) * norm_group;
     if (i >= (uint64_t)voxel_set_count(a.set)) {
         return;
     }
@@ -191,20 +249,39 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
     if (batch >= t.layout.batches) { // of no batch element of the layout
         return;
     }
-    const norm_groups_statistics *const of = t.places.of + batch * a.channels;
-    wide_elements<E, norm_group> row, residual = {};
-    wide_read_channels((const E *)a.in + i * a.channels, a.channels, first, t.wide, row);
-    if (a.residual) {
-        wide_read_channels((const E *)a.residual + i * a.channels, a.channels, first, t.wide,
-                           residual);
+    const int64_t begin = (int64_t)i * a.channels, group = batch * a.channels + c;
+    const void *const second = grad ? t.args.out_grad : a.residual;
+    wide_elements<E, norm_group> row, more = {};
+    wide_elements<float, norm_group> gain, shift;
+    wide_read_channels((const E *)a.in + begin, a.channels, c, t.wide, row);
+    if (second) {
+        wide_read_channels((const E *)second + begin, a.channels, c, t.wide, more);
+    }
+    norm_vector_read(a.gain, a.channels, c, false, 1.0f, gain);
+    norm_vector_read(grad ? nullptr : a.shift, a.channels, c, false, 0.0f, shift);
+    float out[norm_group];
+#pragma unroll
+    for (int k = 0; k < norm_group; ++k) {
+        const int64_t own = group + min(k, a.channels - 1 - c);
+        const norm_groups_statistics of = t.places.of[own];
+        const float x = norm_groups_centre(of, element_to_float(row.at[k]));
+        const float y = element_to_float(more.at[k]);
+        if (grad) {
+            const norm_pair m = t.places.mean[own];
+            const float mean[2] = {m.a, m.b};
+            out[k] = norm_groups_grad_finish(of.scale, y * gain.at[k], x, mean);
+        } else {
+            out[k] = fmaf(x, gain.at[k], shift.at[k]) + y;
+        }
+    }
+    if (!grad) {
+        norm_finish_group(norm_groups_rows(a), out);
     }
 #pragma unroll
     for (int k = 0; k < norm_group; ++k) {
-        const int c = (int)min_of(first + k, a.channels - 1);
-        row.at[k] = element_from_float<E>(norm_groups_finish(a, of[c], element_to_float(row.at[k]),
-                                                             c, element_to_float(residual.at[k])));
+        row.at[k] = element_from_float<E>(out[k]);
     }
-    wide_write_channels(row, (E *)a.out + i * a.channels, a.channels, first, t.wide);
+    wide_write_channels(row, (E *)(grad ? t.args.in_grad : a.out) + begin, a.channels, c, t.wide);
 }
 
 } // namespace spira

@@ -80,6 +80,9 @@ static status all_of_word(const any_arguments *a, voxel_set<W> set) {
     norm_groups_args<W> elements = {};
     elements.set = set;
     SPIRA_TRY(norm_groups(&elements, a->memory, a->bytes, a->stream));
+    norm_groups_grad_args<W> elements_grad = {};
+    elements_grad.norm = elements;
+    SPIRA_TRY(norm_groups_grad(&elements_grad, a->memory, a->bytes, a->stream));
     subdivide_args<W> children = {};
     children.in = children.out = set;
     SPIRA_TRY(subdivide(&children, a->memory, a->bytes, a->stream));

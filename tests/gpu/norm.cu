@@ -23,6 +23,10 @@ const norm_groups_side<W> groups_on_device = {
     &memory_device, norm_groups_workspace<W>,
     [](const norm_groups_args<W> *a, void *scratch, size_t bytes) {
         return norm_groups(a, scratch, bytes, stream_get());
+    },
+    norm_groups_grad_workspace<W>,
+    [](const norm_groups_grad_args<W> *a, void *scratch, size_t bytes) {
+        return norm_groups_grad(a, scratch, bytes, stream_get());
     }};
 
 DEVICE_TEST(gpu_norm_groups_random) {

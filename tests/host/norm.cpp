@@ -126,13 +126,19 @@ TEST(norm_refuses) {
 template <typename W>
 const norm_groups_side<W> groups_by_host = {
     &memory_host, norm_groups_workspace<W>,
-    [](const norm_groups_args<W> *a, void *, size_t) { return norm_groups_host(a); }};
+    [](const norm_groups_args<W> *a, void *, size_t) { return norm_groups_host(a); },
+    norm_groups_grad_workspace<W>,
+    [](const norm_groups_grad_args<W> *a, void *, size_t) { return norm_groups_grad_host(a); }};
 
 template <typename W>
 const norm_groups_side<W> groups_by_kernel = {
     &memory_host, norm_groups_workspace<W>,
     [](const norm_groups_args<W> *a, void *scratch, size_t bytes) {
         return norm_groups(a, scratch, bytes, nullptr);
+    },
+    norm_groups_grad_workspace<W>,
+    [](const norm_groups_grad_args<W> *a, void *scratch, size_t bytes) {
+        return norm_groups_grad(a, scratch, bytes, nullptr);
     }};
 
 TEST(norm_groups_random) {
@@ -187,6 +193,31 @@ TEST(norm_groups_refuses) {
         CHECK_STATUS(norm_groups(&a, nullptr, 0, nullptr), one.code);
     }
     CHECK_STATUS(norm_groups(&good, (void *)256, 1, nullptr), status_workspace);
+
+    typedef norm_groups_grad_args<uint32_t> G;
+    G grad = {};
+    grad.norm = good;
+    grad.norm.out = nullptr;
+    grad.out_grad = grad.in_grad = out;
+    CHECK_OK(norm_groups_grad_host(&grad));
+    CHECK(norm_groups_grad_host((const G *)nullptr).code == status_null_pointer);
+    const std::vector<refusal<G>> more = {
+        {status_null_pointer, [](G *a) { a->out_grad = nullptr; }},
+        {status_null_pointer, [](G *a) { a->in_grad = nullptr; }},
+        {status_null_pointer, [](G *a) { a->norm.in = nullptr; }},
+        {status_alignment, [](G *a) { a->gain_grad = (float *)((char *)a->norm.in + 1); }},
+        {status_bad_size, [](G *a) { a->norm.groups = 3; }},
+        {status_unsupported, [](G *a) { a->norm.act = activation_relu; }},
+        {status_unsupported, [](G *a) { a->norm.out = a->in_grad; }},
+        {status_unsupported, [](G *a) { a->norm.residual = a->norm.in; }},
+        {status_unsupported, [](G *a) { a->in_grad = (void *)a->norm.in; }}};
+    for (const refusal<G> &one : more) {
+        G a = grad;
+        one.spoil(&a);
+        CHECK_STATUS(norm_groups_grad_host(&a), one.code);
+        CHECK_STATUS(norm_groups_grad(&a, nullptr, 0, nullptr), one.code);
+    }
+    CHECK_STATUS(norm_groups_grad(&grad, (void *)256, 1, nullptr), status_workspace);
 }
 
 } // namespace

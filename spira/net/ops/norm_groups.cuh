@@ -12,10 +12,7 @@ namespace spira {
 template <typename W>
 SPIRA_API status net_op_scratch(net_op_norm_groups, const net_plan *p, int i, size_t *bytes) {
     SPIRA_TRY(size_check(p->layout.batches, 1, 65535, "layout.batches"));
-    norm_groups_places places;
-    return workspace_measure(bytes, [&](workspace *w) {
-        norm_groups_carve(w, p->layout.batches, p->step[i].channels, &places);
-    });
+    return norm_groups_measure(p->layout.batches, p->step[i].channels, false, bytes);
 }
 
 template <numeric format, typename W>
