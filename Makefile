@@ -127,9 +127,14 @@ help:
 
 # On the GPU, the scan is compiled for the number format that it runs in alone, by all cores.
 ifneq (,$(and $(NVCC),$(GPU)))
-# Weights with ranges (a blob of version 2) run in int8.
-QUANTISED = $(if $(wildcard $(WEIGHTS)),$(filter 2,$(shell od -An -tu4 -j8 -N4 '$(WEIGHTS)')))
-RUN     := build/scan_$(or $(firstword $(filter int8 fp16 bf16 tf32 fp32,$(ARGS))),$(if $(QUANTISED),int8,fp16))
+# Weights with ranges run in int8: a blob of version 2, or layers of an .onnx file whose attribute
+# precision is "int8" (libspconv) or 1 (Autoware). $(call given,--onnx): of ARGS
+given     = $(patsubst $1=%,%,$(filter $1=%,$(subst $1 ,$1=,$(ARGS))))
+BLOB      = $(or $(WEIGHTS),$(call given,--weights))
+GRAPH     = $(if $(BLOB),,$(wildcard $(or $(ONNX),$(call given,--onnx))))
+QUANTISED = $(if $(wildcard $(BLOB)),$(filter 2,$(shell od -An -tu4 -j8 -N4 '$(BLOB)'))) \
+            $(if $(GRAPH),$(shell LC_ALL=C grep -qaP 'precision(\x18\x01|\x22\x04int8)' '$(GRAPH)' && echo yes))
+RUN     := build/scan_$(or $(firstword $(filter int8 fp16 bf16 tf32 fp32,$(ARGS))),$(if $(strip $(QUANTISED)),int8,fp16))
 RUN_WHY := on the GPU: $(GPU), with $(NVCC) for sm_$(ARCH)
 else
 RUN     := build/host_scan
@@ -213,7 +218,8 @@ test: all
 	      'tests/run_layers.sh --self-test' 'tests/run_spills.sh --self-test' \
 	      'tests/run_units.sh --self-test' \
 	      'MAKE="$(THIS_MAKE)" CXX="$(CXX)" NVCC="$(NVCC)" tests/run_consumers.sh' \
-	      'tests/run_scan.sh build/host_scan build/host_generate' 'tests/run_quantize.sh build/host_quantize build/host_scan' \
+	      'tests/run_scan.sh build/host_scan build/host_generate' \
+	      'MAKE="$(THIS_MAKE)" PYTHON=$(PYTHON) tests/run_quantize.sh build/host_quantize build/host_scan' \
 	      'PYTHON=$(PYTHON) tests/run_checkpoint.sh build/host_scan build/host_levels' \
 	      'PYTHON=$(PYTHON) tests/run_judge.sh build/host_levels' tests/run_figures.sh \
 	      'PYTHON=$(PYTHON) tests/run_deploy.sh build/host_scan build/host_levels' tests/run_torch.sh \

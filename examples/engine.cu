@@ -453,7 +453,7 @@ static int usage(void) {
            "              [--rounds N] PATH... | -\n"
            "PATH: scans (.bin, .pcd, .ply, .npy ...: make run), or folders of them\n"
            "-:    standard input names a scan in each line; with --voxels and --points\n"
-           "--onnx: a network of libspconv's or Autoware's dialect, with its weights\n"
+           "--onnx: a network of libspconv's or Autoware's dialect, with its weights, or a blob's\n"
            "--layout, --map: of the dense map that a detector makes\n"
            "NAME: %s\n"
            "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n"
@@ -494,9 +494,7 @@ static bool option_take(choices *c, const char *name, const char *value) {
 }
 
 static bool parse_check(const choices *c) {
-    const char *wrong = c->common.onnx && c->common.weights
-                            ? "--onnx has its own weights: without --weights"
-                        : c->stream && !c->paths.empty() ? "-: without scans among the arguments"
+    const char *wrong = c->stream && !c->paths.empty() ? "-: without scans among the arguments"
                         : c->stream && !(c->voxels && c->points) ? "-: give --voxels and --points"
                         : !c->stream && c->paths.empty()         ? "no scan: give files or folders"
                                                                  : nullptr;

@@ -69,9 +69,9 @@ static int usage(void) {
         "      or FILE.layers, as spira.pytorch.export writes it\n"
         "--voxel: edges in metres (0.05); three, and --range in metres, for detectors, from\n"
         "         VoxelBackBone8x to VoxelNeXt-Large (those of nuScenes)\n"
-        "--onnx: a network of libspconv's or Autoware's dialect, with its weights, in place of "
-        "--net and\n"
-        "        --weights; --list prints its layers\n"
+        "--onnx: a network of libspconv's or Autoware's dialect, with its weights unless --weights "
+        "has\n"
+        "        others (a blob that quantize made of the file); --list prints its layers\n"
         "--channels: values of a voxel; --classes: of SpUNet-v1m1 and SpUNet-small\n"
         "--type: without it, layers that the weights have ranges for are int8\n",
         networks::network_names);
@@ -111,10 +111,6 @@ static bool parse(int argc, char **argv, side::options *o) {
     }
     if (o->list && !o->onnx) {
         fprintf(stderr, "--list is for --onnx\n");
-        return false;
-    }
-    if (o->onnx && o->weights) {
-        fprintf(stderr, "--onnx has its own weights: without --weights\n");
         return false;
     }
     return true;

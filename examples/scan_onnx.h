@@ -38,7 +38,8 @@ static inline void onnx_list(const onnx::model *m) {
 
 // Reads the network of a file. Its range is nuScenes', or that of the options; the voxels must make
 // the extent that the file has. With --list the layers are printed, and that is all. *net: points
-// into the model. Returns 0 or the exit code.
+// into the model. Ranges are those of --weights, if there are any, else the file's. Returns 0 or
+// the exit code.
 static inline int onnx_network(const options *o, onnx::model *m, networks::network *net) {
     scan::scan_reason why;
     const spira::status s = onnx::model_read(o->onnx, m, &why);
@@ -57,15 +58,20 @@ static inline int onnx_network(const options *o, onnx::model *m, networks::netwo
                m->net.input_channels);
     }
     *net = m->net;
-    spira::net_limits limits = {};
-    onnx::model_int8(m, &limits);
-    m->net.input_range = limits.range;
-    const int code = int8_take(o, &m->net, net);
+    int code;
+    if (o->weights) {
+        code = weights::ranges_take(o, net);
+    } else {
+        spira::net_limits limits = {};
+        onnx::model_int8(m, &limits);
+        m->net.input_range = limits.range;
+        code = int8_take(o, &m->net, net);
+    }
     return code ? code : range_choose_of_file(o, o->onnx, net);
 }
 
-// The parameters of the file, in new memory, which the caller frees; saved to a blob if the options
-// say so. `plan` becomes a plan of the network. Returns 0 or the exit code.
+// The parameters of the file, or of --weights, in new memory, which the caller frees; saved to a
+// blob if the options say so. `plan` becomes a plan of the network. Returns 0 or the exit code.
 static inline int onnx_params(const options *o, const onnx::model *m, const networks::network *net,
                               spira::net_plan *plan, float **params) {
     const spira::net_limits limits = limits_of(net, 1);
@@ -77,6 +83,9 @@ static inline int onnx_params(const options *o, const onnx::model *m, const netw
     if (!*params) {
         fprintf(stderr, "no memory for the parameters\n");
         return 1;
+    }
+    if (o->weights) {
+        return weights::params_fill(o, net, plan, *params);
     }
     onnx::model_params(m, plan, *params);
     printf("weights: %s, %d layers\n", o->onnx, net->count);

@@ -166,7 +166,8 @@ SPIRA_API int params_fill(const side::options *o, const networks::network *net,
             }
             return code;
         }
-        printf("weights: %s, %d entries of no layer of %s\n", o->weights, unused, o->net);
+        printf("weights: %s, %d entries of no layer of %s\n", o->weights, unused,
+               o->onnx ? o->onnx : o->net);
     } else {
         networks::network_weights(plan, o->seed, params);
         printf("weights: random (seed %u)\n", o->seed);

@@ -1,9 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/run_quantize.sh: an int8 network that examples/quantize makes of the one that is shipped
-# labels streets that neither training nor calibration has seen nearly as well.
+# labels streets that neither training nor calibration has seen nearly as well; a blob made of an
+# .onnx file runs with that file; make run chooses the program by what has ranges.
 #
 #     tests/run_quantize.sh QUANTIZE SCAN     examples/quantize.cu and scan.cu, built for the host
+#
+# PYTHON: a Python with NumPy, which makes the .onnx file.
 #
 # Last line: N passed, N failed, N skipped.
 set -u
@@ -63,4 +66,43 @@ run 1 $street --streets 1 --check 1 --save-weights "$folder/int8.blob" # it is t
 run 2 $street --method median --save-weights "$folder/other.blob"
 run 2 $street
 run 2 $street --onnx other.onnx --save-weights "$folder/other.blob"
-echo "$passed passed, $failed failed, 0 skipped"
+
+makes() { # program variables...: make run chooses build/scan_PROGRAM
+    program=$1
+    shift
+    "${MAKE:-make}" -n -C "$root" run GPU=some NVCC=nvcc ARCH=90a "$@" >"$folder/said" 2>&1
+    grep -q "^build/scan_$program " "$folder/said"
+    judge "make run $*: not scan_$program" $?
+}
+
+printf 'precision"\004int8' >"$folder/libspconv.onnx"
+printf 'precision\030\001' >"$folder/autoware.onnx"
+printf 'precision\030\000 precision"\004fp16, int8' >"$folder/plain.onnx"
+makes int8 "WEIGHTS=$folder/int8.blob"
+makes int8 "ARGS=--weights $folder/int8.blob"
+makes int8 "ONNX=$folder/libspconv.onnx"
+makes int8 "ARGS=--onnx $folder/autoware.onnx --list"
+makes int8 "ONNX=$folder/plain.onnx" "WEIGHTS=$folder/int8.blob"
+makes fp16 "ONNX=$folder/plain.onnx"
+makes fp16 "ONNX=$folder/libspconv.onnx" "WEIGHTS=$root/examples/street.blob"
+makes fp16 "ONNX=$folder/libspconv.onnx" 'ARGS=--type fp16'
+
+skipped=0
+python=${PYTHON:-python3}
+if $python -c 'import numpy' 2>/dev/null; then
+    awk 'BEGIN { for (i = 0; i < 300; ++i) print i % 20 + 0.5, i % 7 * 3, i % 3 * 0.5, 0.1, 0 }' >"$folder/five.xyz"
+    five="--scan $folder/five.xyz" drawn="--no-check --picture $folder/five.png"
+    "$scan" --net VoxelBackBone8x $five $drawn --save-weights "$folder/net.blob" >"$folder/said" 2>&1 &&
+        $python -B "$root/examples/checkpoint.py" convert "$folder/net.blob" --network second \
+            --onnx "$folder/net.onnx" >"$folder/said" 2>&1
+    judge 'an .onnx file' $?
+    run 0 --onnx "$folder/net.onnx" $five --method maximum --save-weights "$folder/five.blob"
+    scan 0 'net.onnx in int8 (11 layers) and fp32' --voxel 0.075,0.075,0.2 --onnx "$folder/net.onnx" \
+        --weights "$folder/five.blob" $five $drawn
+    scan 1 'Is this blob for another network?' --voxel 0.075,0.075,0.2 --onnx "$folder/net.onnx" \
+        --weights "$root/examples/street.blob" $five $drawn
+else
+    echo 'quantize: no Python with NumPy makes an .onnx file'
+    skipped=4
+fi
+echo "$passed passed, $failed failed, $skipped skipped"

@@ -361,7 +361,6 @@ TEST(engine_refuses_arguments) {
         {"build/tmp/scans", "--range", "0,0,0,1,1"},
         {"build/tmp/scans", "--layout", "nchw32"},
         {"build/tmp/scans", "--map", "bf16"},
-        {"build/tmp/scans", "--onnx", "a.onnx", "--weights", "b.blob"},
         {"build/tmp/scans", "-"},
         {"-", "--points", "10"}, // and --voxels
     };
