@@ -9,7 +9,7 @@
 //
 // A call compiles only the kernels that it can launch. The kernels are in index/:
 //   map_search.cuh          any kernel size, any form
-//   plane_map.cuh           cubes of size 2, 3 and 5: os; of 3 and 5 also half, near and compact
+//   plane_map.cuh           cubes of size 2, 3, 5 and 7: os; of 3 and 5 also half, near and compact
 //   map_lists.cuh           pair lists of any kernel size: count, scan (map_starts.cuh), move
 //   map_cube.cuh            pair lists of cubes of size 3 and 5: search and count
 //   map_cube_move.cuh       the last step of map_cube.cuh
@@ -54,13 +54,14 @@ SPIRA_API map_launcher<W> map_launcher_of(const map_request<W> *r) {
     }
     if constexpr (kinds & map_kind_os) {
         if (kind == map_kind_os && plane_takes(&r->kernel)) {
-            launch = r->kernel.size.x == 2 ? plane_launch<W, 2, plane_form_os>
-                     : three               ? plane_launch<W, 3, plane_form_os>
-                                           : plane_launch<W, 5, plane_form_os>;
+            launch = r->kernel.size.x == 2   ? plane_launch<W, 2, plane_form_os>
+                     : r->kernel.size.x == 7 ? plane_launch<W, 7, plane_form_os>
+                     : three                 ? plane_launch<W, 3, plane_form_os>
+                                             : plane_launch<W, 5, plane_form_os>;
         }
     }
     if constexpr (kinds & map_kind_half) {
-        if (kind == map_kind_half && plane_takes(&r->kernel)) {
+        if (kind == map_kind_half && compact_takes(&r->kernel)) {
             launch =
                 three ? plane_launch<W, 3, plane_form_half> : plane_launch<W, 5, plane_form_half>;
         }

@@ -20,19 +20,20 @@ enum {
     compact_alignment = 16, // bytes
 };
 
-// Whether a kernel has the plane search (plane_search.cuh): cubes of 2, 3 or 5, transposed only of
-// 2, with a stride in z that is a power of two. Rows that are dilated in z may have other words
+// Whether a kernel has the plane search (plane_search.cuh): cubes of 2, 3, 5 or 7, transposed only
+// of 2, with a stride in z that is a power of two. Rows that are dilated in z may have other words
 // between their members.
 SPIRA_API bool plane_takes(const kernel_shape *kernel) {
-    triple size = kernel->size;
-    return size.x == size.y && size.y == size.z && (size.x == 2 || size.x == 3 || size.x == 5) &&
+    const triple size = kernel->size;
+    const int K = size.x;
+    return K == size.y && K == size.z && (K == 2 || K == 3 || K == 5 || K == 7) &&
            kernel->dilation.z == 1 && is_power_of_two(kernel->stride.z) &&
-           (size.x == 2 || !kernel->transposed);
+           (K == 2 || !kernel->transposed);
 }
 
-// Whether a kernel has this form: those with the plane search but for cubes of 2.
+// Whether a kernel has this form: those with the plane search, of size 3 or 5.
 SPIRA_API bool compact_takes(const kernel_shape *kernel) {
-    return plane_takes(kernel) && kernel->size.x != 2;
+    return plane_takes(kernel) && (kernel->size.x == 3 || kernel->size.x == 5);
 }
 
 // Numbers in a record.

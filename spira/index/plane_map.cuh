@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // spira/index/plane_map.cuh: the kernels around the plane search (plane_search.cuh) that build os,
-// all of it, half or near, and the compact form (compact.h), for cubes of size 2 (all of os alone),
-// 3 and 5.
+// all of it, half or near, and the compact form (compact.h), for cubes of size 3 and 5; of size 2
+// and 7 all of os alone.
 //
 // They do what map_kernel (map_search.cuh) does for these sizes. A thread block has a tile of
 // outputs, a warp a plane of it. map_cube.cuh shares tasks and tiles.
@@ -88,7 +88,8 @@ SPIRA_BOTH constexpr int plane_warps(int K, plane_form form, int word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
     return all ? 32 : 24; // a multiprocessor may have no more than 32 warps, or 16 thread blocks
 #else
-    return word > 4                              ? (K <= 3 && !all ? 32 : 36)
+    return K > 5                                 ? 21 // of three thread blocks: shared memory
+           : word > 4                            ? (K <= 3 && !all ? 32 : 36)
            : K > 3 || form == plane_form_compact ? 40
            : all                                 ? 48
                                                  : 36;
@@ -304,6 +305,10 @@ SPIRA_API status plane_launch(const word_layout *layout, const map_request<W> *c
         return kernel_launch(plane_compact_kernel<W, K>, config, batch);
     } else { // the taps of a pass, then the windows
         config.shared += (size_t)plane_taps_bytes(K, half);
+        if constexpr (K > 5) {
+            SPIRA_TRY(kernel_shared_allow(plane_os_kernel<W, K, form>, (int)config.shared,
+                                          config.subject));
+        }
         return kernel_launch(plane_os_kernel<W, K, form>, config, batch);
     }
 }

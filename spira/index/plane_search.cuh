@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-// spira/index/plane_search.cuh: the z-delta search of a small cubic kernel (size 2, 3 or 5): one
+// spira/index/plane_search.cuh: the z-delta search of a small cubic kernel (size 2, 3, 5 or 7): one
 // warp for each x-plane of the kernel.
 //
 // It finds the same taps as search_block (search.cuh). Each warp of a thread block takes one plane
@@ -50,7 +50,7 @@ SPIRA_DEVICE uint32_t plane_members(uint32_t at, uint32_t key) {
 }
 
 // Where taps go: the shared address of a lane's first tap, and the bytes to the next, 4 or -4 (of a
-// transposed kernel; sizes 3 and 5: 4).
+// transposed kernel; other sizes: 4).
 struct plane_to {
     uint32_t first;
     int side;

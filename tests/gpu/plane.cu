@@ -47,13 +47,13 @@ void check_compact(const forms_scene<W> *s, int32_t sources) {
 template <typename W, typename F>
 void for_wishes(const word_layout *layout, const std::vector<W> &source,
                 const std::vector<W> &outputs, triple stride, const F &check) {
-    for (int size : {2, -2, 3, 5}) { // -2: transposed
+    for (int size : {2, -2, 3, 5, 7}) { // -2: transposed
         const kernel_shape kernel = {
             {abs(size), abs(size), abs(size)}, {1, 1, 1}, stride, size < 0};
         const forms_scene<W> s = forms_scene_make("plane", layout, &kernel, source,
                                                   source == outputs ? nullptr : &outputs);
         check(&s, forms_wish_os());
-        if (size > 2) {
+        if (compact_takes(&kernel)) {
             forms_wish lists = forms_wish_lists();
             lists.pairs_capacity = kernel_volume(&kernel) * ((int32_t)outputs.size() + 1);
             check(&s, lists);

@@ -142,9 +142,11 @@ void check_layer(const word_layout *layout, const std::vector<W> &source,
     check_twos<W>(&l, stride);
     check_size<W, 3>(&l, stride, same);
     check_size<W, 5>(&l, stride, same);
+    l.kernel.size = {7, 7, 7};
+    check_os<W, 7, plane_form_os>(&l);
 }
 
-// Output-stationary maps of both sizes alone: many layers.
+// Output-stationary maps of all sizes alone: many layers.
 template <typename W>
 void check_taps(const word_layout *layout, const std::vector<W> &source,
                 const std::vector<W> &outputs, triple stride) {
@@ -155,6 +157,8 @@ void check_taps(const word_layout *layout, const std::vector<W> &source,
     check_os<W, 3, plane_form_os>(&l);
     l.kernel.size = {5, 5, 5};
     check_os<W, 5, plane_form_os>(&l);
+    l.kernel.size = {7, 7, 7};
+    check_os<W, 7, plane_form_os>(&l);
 }
 
 // A negative count of the source stands for none, in sampled windows, too.
@@ -167,6 +171,8 @@ void check_negative_sources(const word_layout *layout, const std::vector<W> &sou
         l.sources = sources;
         check_size<W, 3>(&l, stride, false);
         check_size<W, 5>(&l, stride, false);
+        l.kernel.size = {7, 7, 7};
+        check_os<W, 7, plane_form_os>(&l);
     }
 }
 

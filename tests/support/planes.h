@@ -73,7 +73,7 @@ template <typename W, typename F>
 void planes_long_windows(F check) {
     const spira::triple one = {1, 1, 1};
     const spira::word_layout layout =
-        reference_layout<W>({0, 0, 0}, {5, 1500, 30000}, 1, one, {2, 2, 2});
+        reference_layout<W>({0, 0, 0}, {5, 1500, 30000}, 1, one, {3, 3, 3});
     const std::vector<W> wide = forms_words_of<W>(&layout, forms_box({2, 0, 0}, {2, 400, 400}));
     check(&layout, wide, planes_some(wide, 499), one);
     const std::vector<W> high = forms_words_of<W>(&layout, forms_box({1, 3, 0}, {2, 8, 29999}));
@@ -87,7 +87,7 @@ void planes_long_windows(F check) {
 template <typename W, typename F>
 void planes_length(int length, int step_y, F check) {
     const spira::triple one = {1, 1, 1}, hi = {3, length * step_y, step_y > 1 ? 8000 : 3};
-    const spira::word_layout layout = reference_layout<W>({0, 0, 0}, hi, 1, one, {2, 2, 2});
+    const spira::word_layout layout = reference_layout<W>({0, 0, 0}, hi, 1, one, {3, 3, 3});
     std::vector<spira::voxel> all;
     for (int i = 0; i < length; ++i) {
         all.push_back({0, 1, i * step_y, 3});
@@ -104,7 +104,7 @@ inline const int planes_lengths[] = {225, 235, 245, 250, 256, 262, 275, 430, 440
 // Sources, outputs or both off the lattice of the kernel's stride: rows with gaps.
 template <typename W, typename F>
 void planes_off_the_lattice(int stride, F check) {
-    const spira::triple by = {stride, stride, stride}, reach = {2 * stride, 2 * stride, 2 * stride};
+    const spira::triple by = {stride, stride, stride}, reach = {3 * stride, 3 * stride, 3 * stride};
     const spira::word_layout layout = reference_layout<W>({0, 0, 0}, {112, 112, 112}, 1, by, reach);
     random_state random = random_make((uint64_t)stride);
     std::vector<spira::voxel> on, off;
