@@ -304,6 +304,9 @@ struct conv_args {
     // and sums, but not what is read while it still runs: map, count, weights, bias, scale, shift.
     bool programmatic;
     conv_quantisation quantisation; // zero for most layers
+    // Rows of `in`, or of outputs and residual, that are slices of wider ones: channels from a row
+    // to the next; 0: cin, cout. See conv_pitch_takes.
+    int pitch_in, pitch_out;
 };
 
 // The shape of a convolution with one source.

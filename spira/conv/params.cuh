@@ -34,7 +34,7 @@ SPIRA_BOTH int conv_shape_chunks(const conv_shape *s) {
 struct conv_params_shortcut {
     const void *in, *in2, *weights;
     const float *bias, *scale, *shift; // [cout], or null
-    int cin, cin2;
+    int cin, cin2, pitch;
     int chunks; // of a row, of both sources; 0: no shortcut
     bool wide_in, wide_in2, halves;
 };
@@ -49,12 +49,13 @@ struct conv_params {
     conv_epilogue epilogue;
     const float *sums; // [capacity, conv_sums_pitch(cout)]: initial sums, or null
     int volume, cin, cin2, cout;
-    int chunks1, chunks; // of a row: of the first source, of both
-    int chunk_bytes;     // of a row; conv/hopper.cuh, where sources share a chunk
-    int weight_bytes;    // of a chunk and offset; conv/portable.cuh, conv/exact.cuh
-    int multiprocessors; // of the device; conv/narrow.cuh
-    int fold;            // offsets that share a step; conv/narrow.cuh
-    bool tf32;           // rows are rounded to it; conv/exact.cuh
+    int pitch, pitch_out; // channels to the next row: of the first source, of outputs and residual
+    int chunks1, chunks;  // of a row: of the first source, of both
+    int chunk_bytes;      // of a row; conv/hopper.cuh, where sources share a chunk
+    int weight_bytes;     // of a chunk and offset; conv/portable.cuh, conv/exact.cuh
+    int multiprocessors;  // of the device; conv/narrow.cuh
+    int fold;             // offsets that share a step; conv/narrow.cuh
+    bool tf32;            // rows are rounded to it; conv/exact.cuh
     conv_sizes sizes;
     int split_log;                  // of sizes.split, to the base of two; conv/hopper.cuh
     bool wide_in, wide_in2;         // rows of the sources are aligned to 16 bytes

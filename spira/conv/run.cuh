@@ -70,6 +70,19 @@ SPIRA_API status conv_check_formats(const conv_args *a) {
     return status_success();
 }
 
+SPIRA_API status conv_check_pitch(const device_info *gpu, const conv_args *a) {
+    if (!a->pitch_in && !a->pitch_out) {
+        return status_success();
+    }
+    SPIRA_REQUIRE(conv_pitch_takes(&a->shape, gpu) && !a->quantisation.mixed, status_unsupported,
+                  "pitch_in, pitch_out (see conv_pitch_takes)", 0);
+    const conv_shape &s = a->shape;
+    SPIRA_REQUIRE(!a->pitch_in || a->pitch_in >= s.cin, status_bad_size, "pitch_in", a->pitch_in);
+    SPIRA_REQUIRE(!a->pitch_out || a->pitch_out >= s.cout, status_bad_size, "pitch_out",
+                  a->pitch_out);
+    return status_success();
+}
+
 SPIRA_API status conv_check(const device_info *gpu, const conv_args *a) {
     SPIRA_REQUIRE(gpu, status_null_pointer, "gpu", 0);
     SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
@@ -90,6 +103,7 @@ SPIRA_API status conv_check(const device_info *gpu, const conv_args *a) {
     SPIRA_REQUIRE(a->out != a->in && (!a->shape.cin2 || a->out != a->in2) && a->out != a->sums,
                   status_unsupported, "out (overlaps an input)", 0);
     SPIRA_TRY(conv_check_map(gpu, a));
+    SPIRA_TRY(conv_check_pitch(gpu, a));
     return a->shortcut ? conv_check_shortcut(gpu, a) : status_success();
 }
 
@@ -115,6 +129,7 @@ SPIRA_API void conv_sources_set(const conv_shape *s, const A *from, P *p) {
     p->weights = from->weights;
     p->cin = s->cin;
     p->cin2 = s->cin2;
+    p->pitch = s->cin;
     p->chunks = conv_shape_chunks(s);
     p->wide_in = conv_rows_aligned(p->in, s->cin, s->type);
     p->wide_in2 = !s->cin2 || conv_rows_aligned(p->in2, s->cin2, s->type);
@@ -165,6 +180,10 @@ SPIRA_API conv_params conv_params_of(const device_info *gpu, const conv_args *a,
     p.sums = a->sums;
     p.volume = s->volume;
     p.cout = s->cout;
+    p.pitch = a->pitch_in ? a->pitch_in : s->cin;
+    p.pitch_out = a->pitch_out ? a->pitch_out : s->cout;
+    p.wide_in = p.wide_in && conv_rows_aligned(p.in, p.pitch, s->type);
+    p.halves = p.halves && conv_aligned(p.in, p.pitch, numeric_size(s->type), 8);
     p.chunks1 = conv_chunks(s->cin, s->type);
     if (kernel == conv_kernel_hopper) {
         p.chunks = hopper_chunks(s);
@@ -174,8 +193,8 @@ SPIRA_API conv_params conv_params_of(const device_info *gpu, const conv_args *a,
     p.tf32 = s->type == numeric_tf32;
     const int out = numeric_size(p.quantisation.out_type);
     const int residual = numeric_size(p.quantisation.residual_type);
-    p.wide_out = conv_aligned(a->out, s->cout, out, 4 * out) &&
-                 conv_aligned(p.residual, s->cout, residual, 4 * residual);
+    p.wide_out = s->cout % 4 == 0 && conv_aligned(a->out, p.pitch_out, out, 4 * out) &&
+                 conv_aligned(p.residual, p.pitch_out, residual, 4 * residual);
     p.programmatic = a->programmatic && gpu->programmatic;
     if (a->shortcut) {
         p.shortcut = conv_shortcut_params(a, kernel);

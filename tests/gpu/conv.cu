@@ -531,6 +531,43 @@ DEVICE_TEST(gpu_conv_unaligned_pointers) {
     }
 }
 
+// Rows that are slices of wider ones; refused where the kernel has none.
+DEVICE_TEST(gpu_conv_slices) {
+    for (const auto &by : slices_tested) {
+        for (numeric type : {numeric_f16, numeric_bf16, numeric_f32}) {
+            const problem p = slices_problem(by, type);
+            device_problem d;
+            device_problem_make(&p, &d);
+            conv_args *const a = &d.args;
+            a->pitch_in = by[0].pitch;
+            a->pitch_out = by[1].pitch;
+            const size_t element = (size_t)numeric_size(type);
+            const auto slice = [&](const std::vector<char> &wide, int side) {
+                return device_upload(wide.data(), (int64_t)wide.size()) +
+                       element * (size_t)by[side].at;
+            };
+            a->in = slice(slices_spread(type, p.in, by[0], 3), 0);
+            a->epilogue.residual = slice(slices_spread(type, p.residual, by[1], 9), 1);
+            std::vector<char> wide((size_t)(309 * by[1].pitch) * element, (char)0xff);
+            char *const out = device_upload(wide.data(), (int64_t)wide.size());
+            a->out = out + element * (size_t)by[1].at;
+            if (!conv_pitch_takes(&p.shape, gpu())) {
+                CHECK_STATUS(device_problem_start(&d), status_unsupported);
+            } else {
+                CHECK_OK(device_problem_start(&d));
+                device_copy_out(wide.data(), out, (int64_t)wide.size());
+                problem_good(&p, slices_gather(type, wide, p.outputs, by[1]));
+                a->pitch_in = by[0].channels - 1;
+                CHECK_STATUS(device_problem_start(&d), status_bad_size);
+                a->pitch_in = 0;
+                a->pitch_out = -1;
+                CHECK_STATUS(device_problem_start(&d), status_bad_size);
+            }
+            guarded_finish();
+        }
+    }
+}
+
 // ---- values -------------------------------------------------------------------------------------
 
 // A NaN or an infinity reaches the outputs that have its row as a source, and no others: not by

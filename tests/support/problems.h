@@ -216,6 +216,58 @@ SPIRA_API std::vector<char> features_move(numeric type, const std::vector<float>
     return features_store(type, moved);
 }
 
+// Rows that are slices of wider ones: of `channels`, from channel `at` on of `pitch`.
+struct slices {
+    int channels, pitch, at;
+};
+
+// The wider rows, `more` of them behind the last, and NaN around the slices.
+SPIRA_API std::vector<char> slices_spread(numeric type, const std::vector<float> &values,
+                                          const slices &by, int more) {
+    const size_t rows = values.size() / (size_t)by.channels, pitch = (size_t)by.pitch;
+    std::vector<float> wide((rows + (size_t)more) * pitch, NAN);
+    for (size_t i = 0; i < values.size(); ++i) {
+        wide[i / (size_t)by.channels * pitch + (size_t)by.at + i % (size_t)by.channels] = values[i];
+    }
+    return features_store(type, wide);
+}
+
+// The slices of the first `rows`. Fails the test where something around them is not NaN.
+SPIRA_API std::vector<char> slices_gather(numeric type, const std::vector<char> &wide, int rows,
+                                          const slices &by) {
+    const size_t element = (size_t)numeric_size(type), pitch = (size_t)by.pitch;
+    std::vector<char> all;
+    bool around = true;
+    for (size_t i = 0; i < wide.size() / element; ++i) {
+        const int64_t row = (int64_t)(i / pitch), c = (int64_t)(i % pitch) - by.at;
+        if (row < rows && c >= 0 && c < by.channels) {
+            const char *const from = wide.data() + i * element;
+            all.insert(all.end(), from, from + element);
+        } else {
+            around = around && float_is_nan(numeric_load(type, wide.data(), (int64_t)i));
+        }
+    }
+    CHECK(around);
+    return all;
+}
+
+// Slices with and without alignment, of inputs and of outputs.
+inline const slices slices_tested[][2] = {
+    {{64, 128, 64}, {64, 192, 64}}, {{64, 64, 0}, {128, 136, 8}}, {{128, 160, 32}, {96, 96, 0}},
+    {{36, 100, 4}, {40, 44, 4}},    {{33, 70, 5}, {65, 67, 1}},   {{32, 48, 6}, {32, 50, 2}},
+    {{40, 44, 0}, {256, 300, 16}}};
+
+// The problem of such slices.
+SPIRA_API problem slices_problem(const slices (&by)[2], numeric type) {
+    random_state random = random_make((uint64_t)(by[0].channels + by[1].channels + type));
+    problem p = problem_make(&random, shape_make(5, by[0].channels, 0, by[1].channels, type), 200,
+                             300, 309);
+    problem_fill_map(&random, &p, 40);
+    problem_fill_epilogue(&random, &p, with_all, activation_relu);
+    problem_name(&p, "slices");
+    return p;
+}
+
 // An ordered layout in random order, since any order is correct. Sources that are not part of it
 // point to rows of NaN.
 struct problem_order {

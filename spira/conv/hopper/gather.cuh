@@ -25,8 +25,8 @@ SPIRA_DEVICE hopper_piece hopper_piece_of(const P &p, int piece) {
     const bool second = hopper_piece_second<E>(p.cin, piece);
     const int at = piece * conv_lane_bytes;
     hopper_piece from;
-    from.pitch = (uint32_t)(second ? p.cin2 : p.cin) * (uint32_t)sizeof(E);
-    from.bytes = (int)from.pitch - at;
+    from.pitch = (uint32_t)(second ? p.cin2 : p.pitch) * (uint32_t)sizeof(E);
+    from.bytes = (second ? p.cin2 : p.cin) * (int)sizeof(E) - at;
     from.base = (const char *)(second ? p.in2 : p.in) + (from.bytes > 0 ? at : 0);
     from.wide = __all_sync(~0u, second ? p.wide_in2 : p.wide_in);
     from.halves = p.halves;

@@ -11,7 +11,7 @@ namespace spira {
 // Byte of a channel of a row, in an array of the outputs' shape.
 template <typename E>
 SPIRA_DEVICE int64_t hopper_byte_of(const conv_params &p, int row, int channel) {
-    return ((int64_t)row * p.cout + channel) * (int)sizeof(E);
+    return ((int64_t)row * p.pitch_out + channel) * (int)sizeof(E);
 }
 
 // Loads 8 bytes of each piece of the residual of two rows of a lane, for the pieces from `first`
