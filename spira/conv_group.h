@@ -8,6 +8,9 @@
 // group. Depthwise: as many groups as channels on both sides. Weights are fp32 and need no packing:
 // [volume, cin / groups, cout], of a depthwise layer [volume, channels].
 //
+// Groups of 64 channels are faster on Hopper as a `conv` each, over slices of the rows
+// (conv_args.pitch_in, pitch_out), where there is an ordered layout of the map.
+//
 // The input gradient is such a convolution, too, of out_grad: with `order` it reads the weights of
 // the layer (conv_weights_order), over the layer's own map or that of the other direction
 // (conv_grad.h). The bias gradient is conv_grad_bias.
