@@ -10,15 +10,6 @@ namespace spira_torch {
 
 using spira::device_status;
 
-// Runs a host loop with its scratch. bytes(&size), run(base, size)
-template <typename B, typename R>
-static spira::status with_scratch(const Tensor &like, const B &bytes, const R &run) {
-    size_t size;
-    SPIRA_TRY(bytes(&size));
-    const scratch s = scratch_of(like, size);
-    return run(s.base, s.size);
-}
-
 // ---- voxels that features choose ----------------------------------------------------------------
 
 // source [capacity] and its inverse over `rows`: -1 where there is none. On the device, in no more
@@ -28,20 +19,6 @@ static Tensor inverse_of(const Tensor &source, int64_t rows) {
     return at::full({rows + 1}, -1, source.options())
         .scatter_(0, to, at::arange(source.size(0), source.options()))
         .narrow(0, 0, rows);
-}
-
-static void choose_host(const choose_job &job, const Tensor &like) {
-    require(spira::word_dispatch(job.layout, [&](auto word) {
-        typedef decltype(word) W;
-        if (!job.divides()) {
-            const spira::prune_args<W> a = job.prune<W>();
-            return spira::prune_host(&a);
-        }
-        const spira::subdivide_args<W> a = job.subdivide<W>();
-        return with_scratch(
-            like, [&](size_t *bytes) { return spira::subdivide_host_workspace(&a, bytes); },
-            [&](void *base, size_t size) { return spira::subdivide_host(&a, base, size); });
-    }));
 }
 
 // stride: of the set, which is divided; empty: it is pruned.
@@ -81,18 +58,24 @@ choose(const Tensor &words, const Tensor &count, IntArrayRef layout_ints, IntArr
     }
     job.source = source.data_ptr<int32_t>();
     job.trouble = status_at(status);
-    if (words.is_cpu()) {
-        choose_host(job, words);
-    }
-#ifdef SPIRA_TORCH_CUDA
-    if (words.is_cuda()) {
-        const cuda_scope scope(words);
-        size_t bytes;
-        require(gpu::choose_bytes(&job, &bytes));
-        const scratch s = scratch_of(words, bytes);
-        require(gpu::choose(&job, s.base, s.size, scope.stream));
-    }
-#endif
+    on_cpu(words, layout, [&](auto word) {
+        typedef decltype(word) W;
+        const spira::prune_args<W> p = job.prune<W>();
+        const spira::subdivide_args<W> s = job.subdivide<W>();
+        return !job.divides()
+                   ? spira::prune_host(&p)
+                   : with_scratch(
+                         words,
+                         [&](size_t *bytes) { return spira::subdivide_host_workspace(&s, bytes); },
+                         [&](void *base, size_t size) {
+                             return spira::subdivide_host(&s, base, size);
+                         });
+    });
+    on_gpu(
+        words, [&](auto *bytes) { return gpu::choose_bytes(&job, bytes); },
+        [&](const auto &scope, void *base, size_t size) {
+            return gpu::choose(&job, base, size, scope.stream);
+        });
     return {made, source, inverse_of(source, rows), kept, status};
 }
 
@@ -118,26 +101,17 @@ Tensor choose_largest(const Tensor &words, const Tensor &count, IntArrayRef layo
     job.most = (int32_t)most;
     job.mask = (uint8_t *)mask.data_ptr();
     job.trouble = status_at(status);
-    if (words.is_cpu()) {
-        require(spira::word_dispatch(&layout, [&](auto word) {
-            const auto a = job.args<decltype(word)>();
-            return with_scratch(
-                words,
-                [&](size_t *bytes) { return spira::choose_largest_host_workspace(&a, bytes); },
-                [&](void *base, size_t size) {
-                    return spira::choose_largest_host(&a, base, size);
-                });
-        }));
-    }
-#ifdef SPIRA_TORCH_CUDA
-    if (words.is_cuda()) {
-        const cuda_scope scope(words);
-        size_t bytes;
-        require(gpu::largest_bytes(&job, &bytes));
-        const scratch s = scratch_of(words, bytes);
-        require(gpu::largest(&job, s.base, s.size, scope.stream));
-    }
-#endif
+    on_cpu(words, layout, [&](auto word) {
+        const auto a = job.args<decltype(word)>();
+        return with_scratch(
+            words, [&](size_t *bytes) { return spira::choose_largest_host_workspace(&a, bytes); },
+            [&](void *base, size_t size) { return spira::choose_largest_host(&a, base, size); });
+    });
+    on_gpu(
+        words, [&](auto *bytes) { return gpu::largest_bytes(&job, bytes); },
+        [&](const auto &scope, void *base, size_t size) {
+            return gpu::largest(&job, base, size, scope.stream);
+        });
     return mask;
 }
 
@@ -155,21 +129,15 @@ Tensor find_rows(const Tensor &words, const Tensor &count, const Tensor &other,
     if (!set.capacity || !in.capacity) {
         return found;
     }
-    if (words.is_cpu()) {
-        require(spira::word_dispatch(&layout, [&](auto word) {
-            typedef decltype(word) W;
-            for (int32_t i = 0; i < spira::voxel_set_count(set_as<W>(set)); ++i) {
-                to[i] = find_row(set_as<W>(in), ((const W *)set.words)[i]);
-            }
-            return spira::status_success();
-        }));
-    }
-#ifdef SPIRA_TORCH_CUDA
-    if (words.is_cuda()) {
-        const cuda_scope scope(words);
-        require(gpu::find_rows(&layout, set, in, to, scope.stream));
-    }
-#endif
+    on_cpu(words, layout, [&](auto word) {
+        typedef decltype(word) W;
+        for (int32_t i = 0; i < spira::voxel_set_count(set_as<W>(set)); ++i) {
+            to[i] = find_row(set_as<W>(in), ((const W *)set.words)[i]);
+        }
+        return spira::status_success();
+    });
+    on_gpu(words,
+           [&](const auto &scope) { return gpu::find_rows(&layout, set, in, to, scope.stream); });
     return found;
 }
 
@@ -202,23 +170,17 @@ std::tuple<Tensor, Tensor, Tensor> unite(at::TensorList words, at::TensorList co
     job.out = set_of(made, kept, layout, "words");
     job.rows = {begin.data_ptr<int32_t>(), order.data_ptr<int32_t>()};
     job.trouble = status_at(status);
-    if (made.is_cpu()) {
-        require(spira::word_dispatch(&layout, [&](auto word) {
-            const auto a = job.args<decltype(word)>();
-            return with_scratch(
-                made, [&](size_t *bytes) { return spira::join_host_workspace(&a, bytes); },
-                [&](void *base, size_t size) { return spira::join_host(&a, base, size); });
-        }));
-    }
-#ifdef SPIRA_TORCH_CUDA
-    if (made.is_cuda()) {
-        const cuda_scope scope(made);
-        size_t bytes;
-        require(gpu::join_bytes(&job, &bytes));
-        const scratch s = scratch_of(made, bytes);
-        require(gpu::join(&job, s.base, s.size, scope.stream));
-    }
-#endif
+    on_cpu(made, layout, [&](auto word) {
+        const auto a = job.args<decltype(word)>();
+        return with_scratch(
+            made, [&](size_t *bytes) { return spira::join_host_workspace(&a, bytes); },
+            [&](void *base, size_t size) { return spira::join_host(&a, base, size); });
+    });
+    on_gpu(
+        made, [&](auto *bytes) { return gpu::join_bytes(&job, bytes); },
+        [&](const auto &scope, void *base, size_t size) {
+            return gpu::join(&job, base, size, scope.stream);
+        });
     return {made, kept, status};
 }
 
@@ -247,23 +209,17 @@ std::tuple<Tensor, Tensor, Tensor> curve(const Tensor &words, const Tensor &coun
     job.order = order.data_ptr<int32_t>();
     job.rank = rank.data_ptr<int32_t>();
     job.trouble = status_at(status);
-    if (words.is_cpu()) {
-        require(spira::word_dispatch(&layout, [&](auto word) {
-            const auto a = job.args<decltype(word)>();
-            return with_scratch(
-                words, [&](size_t *bytes) { return spira::curve_order_host_workspace(&a, bytes); },
-                [&](void *base, size_t size) { return spira::curve_order_host(&a, base, size); });
-        }));
-    }
-#ifdef SPIRA_TORCH_CUDA
-    if (words.is_cuda()) {
-        const cuda_scope scope(words);
-        size_t bytes;
-        require(gpu::curve_bytes(&job, &bytes));
-        const scratch s = scratch_of(words, bytes);
-        require(gpu::curve(&job, s.base, s.size, scope.stream));
-    }
-#endif
+    on_cpu(words, layout, [&](auto word) {
+        const auto a = job.args<decltype(word)>();
+        return with_scratch(
+            words, [&](size_t *bytes) { return spira::curve_order_host_workspace(&a, bytes); },
+            [&](void *base, size_t size) { return spira::curve_order_host(&a, base, size); });
+    });
+    on_gpu(
+        words, [&](auto *bytes) { return gpu::curve_bytes(&job, bytes); },
+        [&](const auto &scope, void *base, size_t size) {
+            return gpu::curve(&job, base, size, scope.stream);
+        });
     return {code, order, rank};
 }
 

@@ -303,16 +303,12 @@ static void group_weight_grad(const layer &l, const Tensor &grad, const Tensor &
         a.count = &outputs;
         require(spira::conv_group_grad_weight_host(&a));
     }
-#ifdef SPIRA_TORCH_CUDA
-    if (x.is_cuda()) {
-        const cuda_scope scope(x);
-        a.count = count.data_ptr<int32_t>();
-        size_t bytes;
-        require(gpu::group_grad_bytes(&a.shape, a.capacity, &bytes));
-        const scratch s = scratch_of(x, bytes);
-        require(gpu::group_grad(&a, s.base, s.size, scope.stream));
-    }
-#endif
+    on_gpu(
+        x, [&](auto *bytes) { return gpu::group_grad_bytes(&a.shape, a.capacity, bytes); },
+        [&](const auto &scope, void *base, size_t size) {
+            a.count = count.data_ptr<int32_t>();
+            return gpu::group_grad(&a, base, size, scope.stream);
+        });
 }
 
 // ---- the layer ----------------------------------------------------------------------------------
@@ -488,18 +484,14 @@ static void bias_grad(const layer &l, const Tensor &grad, const Tensor &count, f
         require(spira::conv_grad_bias_host(g.data_ptr<float>(), count_host(count, outputs),
                                            l.shape.cout, made));
     }
-#ifdef SPIRA_TORCH_CUDA
-    if (grad.is_cuda()) {
-        const cuda_scope scope(grad);
-        const spira::conv_grad_bias_args args = {l.shape.type,     l.shape.cout,
-                                                 grad.data_ptr(),  count.data_ptr<int32_t>(),
-                                                 (int32_t)outputs, made};
-        size_t bytes;
-        require(gpu::bias_grad_bytes(l.shape.cout, &bytes));
-        const scratch s = scratch_of(grad, bytes);
-        require(gpu::bias_grad(scope.info, &args, s.base, s.size, scope.stream));
-    }
-#endif
+    on_gpu(
+        grad, [&](auto *bytes) { return gpu::bias_grad_bytes(l.shape.cout, bytes); },
+        [&](const auto &scope, void *base, size_t size) {
+            const spira::conv_grad_bias_args args = {l.shape.type,     l.shape.cout,
+                                                     grad.data_ptr(),  count.data_ptr<int32_t>(),
+                                                     (int32_t)outputs, made};
+            return gpu::bias_grad(scope.info, &args, base, size, scope.stream);
+        });
 }
 
 std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &out_grad, const Tensor &features,

@@ -253,6 +253,15 @@ inline scratch scratch_of(const Tensor &like, size_t size) {
     return s;
 }
 
+// Runs with scratch: bytes(&size), then run(base, size).
+template <typename B, typename R>
+spira::status with_scratch(const Tensor &like, const B &bytes, const R &run) {
+    size_t size;
+    SPIRA_TRY(bytes(&size));
+    const scratch s = scratch_of(like, size);
+    return run(s.base, s.size);
+}
+
 // A set as arguments: words and count, checked against each other and the layout.
 inline set_ref set_of(const Tensor &words, const Tensor &count, const spira::word_layout &layout,
                       const char *name) {

@@ -236,8 +236,6 @@ struct dense_job {
     void *features_grad; // not null: the gradient of `map` goes here
 };
 
-#ifdef SPIRA_TORCH_CUDA
-
 typedef ::CUstream_st *stream_ref;
 
 namespace gpu {
@@ -338,8 +336,6 @@ status rows_clear_tail(const spira::device_info *info, void *rows, const int32_t
                        int64_t capacity, int64_t bytes, stream_ref stream);
 
 } // namespace gpu
-
-#endif
 
 } // namespace spira_torch
 

@@ -31,19 +31,12 @@ Tensor map_table(const Tensor &source, const Tensor &source_count, const Tensor 
         return map;
     }
     int32_t *to = map.data_ptr<int32_t>();
-    if (source.is_cpu()) {
-        require(spira::word_dispatch(&layout, [&](auto word) {
-            typedef decltype(word) W;
-            return spira::map_build_host<W>(&layout, &job.kernel, set_as<W>(job.source),
-                                            set_as<W>(job.outputs), to);
-        }));
-    }
-#ifdef SPIRA_TORCH_CUDA
-    if (source.is_cuda()) {
-        const cuda_scope scope(source);
-        require(gpu::map_table(&job, to, scope.stream));
-    }
-#endif
+    on_cpu(source, layout, [&](auto word) {
+        typedef decltype(word) W;
+        return spira::map_build_host<W>(&layout, &job.kernel, set_as<W>(job.source),
+                                        set_as<W>(job.outputs), to);
+    });
+    on_gpu(source, [&](const auto &scope) { return gpu::map_table(&job, to, scope.stream); });
     return map;
 }
 
@@ -153,18 +146,15 @@ Tensor map_pairs(const Tensor &source, const Tensor &source_count, const Tensor 
         }));
         require(spira::device_status_read(&trouble));
     }
-#ifdef SPIRA_TORCH_CUDA
-    if (source.is_cuda()) {
-        const cuda_scope scope(source);
+    on_gpu(source, [&](const auto &scope) {
         size_t bytes;
-        require(gpu::map_pairs_bytes(&job, &bytes));
+        SPIRA_TRY(gpu::map_pairs_bytes(&job, &bytes));
         const scratch s = scratch_of(source, bytes + 256);
         // The status comes first. It is not read: the lists have room for all pairs, and a count
         // above the rows is clamped.
-        require(gpu::map_pairs(&job, half, pairs, (spira::device_status *)s.base,
-                               (char *)s.base + 256, bytes, scope.stream));
-    }
-#endif
+        return gpu::map_pairs(&job, half, pairs, (spira::device_status *)s.base,
+                              (char *)s.base + 256, bytes, scope.stream);
+    });
     return made;
 }
 

@@ -43,18 +43,11 @@ std::tuple<Tensor, Tensor> around(const Tensor &words, const Tensor &count, IntA
     job.index = index.data_ptr<int32_t>();
     job.weight = neighbours > 1 ? weight.data_ptr<float>() : nullptr;
     job.trouble = status_at(status);
-    if (words.is_cpu()) {
-        require(spira::word_dispatch(&layout, [&](auto word) {
-            const auto a = job.args<decltype(word)>();
-            return spira::interpolate_find_host(&a);
-        }));
-    }
-#ifdef SPIRA_TORCH_CUDA
-    if (words.is_cuda()) {
-        const cuda_scope scope(words);
-        require(gpu::around(&job, scope.stream));
-    }
-#endif
+    on_cpu(words, layout, [&](auto word) {
+        const auto a = job.args<decltype(word)>();
+        return spira::interpolate_find_host(&a);
+    });
+    on_gpu(words, [&](const auto &scope) { return gpu::around(&job, scope.stream); });
     return {index, weight};
 }
 
@@ -86,15 +79,11 @@ std::tuple<Tensor, Tensor> lists(const Tensor &index, int64_t rows) {
     if (index.is_cpu()) {
         require(spira::row_lists_host(&a));
     }
-#ifdef SPIRA_TORCH_CUDA
-    if (index.is_cuda()) {
-        const cuda_scope scope(index);
-        size_t bytes;
-        require(gpu::lists_bytes(&a, &bytes));
-        const scratch s = scratch_of(index, bytes);
-        require(gpu::lists(&a, s.base, s.size, scope.stream));
-    }
-#endif
+    on_gpu(
+        index, [&](auto *bytes) { return gpu::lists_bytes(&a, bytes); },
+        [&](const auto &scope, void *base, size_t size) {
+            return gpu::lists(&a, base, size, scope.stream);
+        });
     return {begin, order};
 }
 
@@ -131,12 +120,7 @@ Tensor blend(const Tensor &features, const Tensor &index, const Tensor &weight, 
     if (in.is_cpu()) {
         require(spira::row_blend_host(&a));
     }
-#ifdef SPIRA_TORCH_CUDA
-    if (in.is_cuda()) {
-        const cuda_scope scope(in);
-        require(gpu::blend(&a, scope.stream));
-    }
-#endif
+    on_gpu(in, [&](const auto &scope) { return gpu::blend(&a, scope.stream); });
     return out;
 }
 
@@ -170,12 +154,7 @@ Tensor splat(const Tensor &features, const Tensor &index, const Tensor &weight, 
     if (in.is_cpu()) {
         require(spira::row_splat_host(&a));
     }
-#ifdef SPIRA_TORCH_CUDA
-    if (in.is_cuda()) {
-        const cuda_scope scope(in);
-        require(gpu::splat(&a, scope.stream));
-    }
-#endif
+    on_gpu(in, [&](const auto &scope) { return gpu::splat(&a, scope.stream); });
     return out;
 }
 

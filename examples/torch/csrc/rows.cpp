@@ -12,13 +12,10 @@ void clear_tail(Tensor &t, const Tensor &count) {
     if (t.is_cpu()) {
         t.narrow(0, count_host(count, t.size(0)), t.size(0) - count_host(count, t.size(0))).zero_();
     }
-#ifdef SPIRA_TORCH_CUDA
-    if (t.is_cuda()) {
-        const cuda_scope scope(t);
-        require(gpu::rows_clear_tail(scope.info, t.data_ptr(), count.data_ptr<int32_t>(), t.size(0),
-                                     (int64_t)(t.nbytes() / t.size(0)), scope.stream));
-    }
-#endif
+    on_gpu(t, [&](const auto &scope) {
+        return gpu::rows_clear_tail(scope.info, t.data_ptr(), count.data_ptr<int32_t>(), t.size(0),
+                                    (int64_t)(t.nbytes() / t.size(0)), scope.stream);
+    });
 }
 
 // ---- permutation --------------------------------------------------------------------------------
@@ -55,13 +52,10 @@ Tensor permute_rows(const Tensor &features, const Tensor &index, const Tensor &i
         gather_host((const char *)in.data_ptr(), in.size(0), from.data_ptr<int32_t>(), rows, bytes,
                     (char *)out.data_ptr());
     }
-#ifdef SPIRA_TORCH_CUDA
-    if (in.is_cuda()) {
-        const cuda_scope scope(in);
-        require(gpu::rows_gather(in.data_ptr(), in.size(0), from.data_ptr<int32_t>(), rows, bytes,
-                                 out.data_ptr(), scope.stream));
-    }
-#endif
+    on_gpu(in, [&](const auto &scope) {
+        return gpu::rows_gather(in.data_ptr(), in.size(0), from.data_ptr<int32_t>(), rows, bytes,
+                                out.data_ptr(), scope.stream);
+    });
     return out;
 }
 
@@ -117,16 +111,13 @@ Tensor pool(const Tensor &features, const Tensor &map, const optional<Tensor> &,
         require(spira::pool_host(&a));
         return y.to(in.scalar_type());
     }
-#ifdef SPIRA_TORCH_CUDA
-    const cuda_scope scope(in);
     a.in = in.data_ptr();
     a.count = count.data_ptr<int32_t>();
     a.out = out.data_ptr();
-    require(gpu::pool(&a, scope.stream));
+    on_gpu(in, [&](const auto &scope) { return gpu::pool(&a, scope.stream); });
     if (flags & flag_padded) {
         clear_tail(out, count);
     }
-#endif
     return out;
 }
 
@@ -165,13 +156,10 @@ Tensor pool_backward(const Tensor &out_grad, const Tensor &features, const Tenso
         require(spira::pool_grad_host(&a));
         return to.to(in.scalar_type());
     }
-#ifdef SPIRA_TORCH_CUDA
-    const cuda_scope scope(in);
     a.in = in.data_ptr();
     a.out_grad = grad.data_ptr();
     a.in_grad = made.data_ptr();
-    require(gpu::pool_grad(&a, scope.stream));
-#endif
+    on_gpu(in, [&](const auto &scope) { return gpu::pool_grad(&a, scope.stream); });
     return made;
 }
 
@@ -179,25 +167,17 @@ Tensor pool_backward(const Tensor &out_grad, const Tensor &features, const Tenso
 
 // Runs global pooling, or its gradient where `in_grad` is given.
 static void pool_global_run(const pool_global_job &job, const Tensor &like) {
-#ifdef SPIRA_TORCH_CUDA
-    if (like.is_cuda()) {
-        const cuda_scope scope(like);
-        size_t bytes;
-        require(gpu::pool_global_bytes(job.layout, job.channels, &bytes));
-        const scratch s = scratch_of(like, bytes);
-        require(gpu::pool_global(&job, s.base, s.size, scope.stream));
-        return;
-    }
-#endif
-    require(spira::word_dispatch(job.layout, [&](auto word) {
-        typedef decltype(word) W;
-        if (job.in_grad) {
-            const spira::pool_global_grad_args<W> a = job.gradient<W>();
-            return spira::pool_global_grad_host(&a);
-        }
-        const spira::pool_global_args<W> a = job.forward<W>();
-        return spira::pool_global_host(&a);
-    }));
+    on_gpu(
+        like, [&](auto *bytes) { return gpu::pool_global_bytes(job.layout, job.channels, bytes); },
+        [&](const auto &scope, void *base, size_t size) {
+            return gpu::pool_global(&job, base, size, scope.stream);
+        });
+    on_cpu(like, *job.layout, [&](auto word) {
+        const auto forward = job.forward<decltype(word)>();
+        const auto gradient = job.gradient<decltype(word)>();
+        return job.in_grad ? spira::pool_global_grad_host(&gradient)
+                           : spira::pool_global_host(&forward);
+    });
 }
 
 // Features as pooling reads them: the host loops have floats.
@@ -305,26 +285,26 @@ static void dense_host(const dense_place &p, int64_t batch, int64_t channels, sp
     }));
 }
 
-#ifdef SPIRA_TORCH_CUDA
-static void dense_cuda(const dense_place &p, int64_t batch, const Tensor &features, Tensor &map,
-                       spira::numeric type, bool to_features) {
-    const cuda_scope scope(map);
-    dense_job job = {};
-    job.layout = &p.layout;
-    job.set = p.set;
-    job.grid = p.grid;
-    job.stride = p.stride;
-    job.batch = (int)batch;
-    job.channels = (int)features.size(1);
-    job.type = type;
-    job.map = map.data_ptr();
-    Tensor trouble = at::zeros({(int64_t)sizeof(spira::device_status)}, options_of(map, at::kByte));
-    job.trouble = (spira::device_status *)trouble.data_ptr();
-    job.features = to_features ? nullptr : features.data_ptr();
-    job.features_grad = to_features ? features.data_ptr() : nullptr;
-    require(gpu::dense(scope.info, &job, scope.stream));
+// The same on a GPU.
+static void dense_gpu(const dense_place &p, int64_t batch, const Tensor &features, Tensor &map,
+                      spira::numeric type, bool to_features) {
+    on_gpu(map, [&](const auto &scope) {
+        dense_job job = {};
+        job.layout = &p.layout;
+        job.set = p.set;
+        job.grid = p.grid;
+        job.stride = p.stride;
+        job.batch = (int)batch;
+        job.channels = (int)features.size(1);
+        job.type = type;
+        job.map = map.data_ptr();
+        const Tensor trouble = status_new(map);
+        job.trouble = status_at(trouble);
+        job.features = to_features ? nullptr : features.data_ptr();
+        job.features_grad = to_features ? features.data_ptr() : nullptr;
+        return gpu::dense(scope.info, &job, scope.stream);
+    });
 }
-#endif
 
 Tensor dense(const Tensor &features, const Tensor &words, const Tensor &count, IntArrayRef layout,
              IntArrayRef grid, int64_t batch, int64_t) {
@@ -342,11 +322,7 @@ Tensor dense(const Tensor &features, const Tensor &words, const Tensor &count, I
     if (in.is_cpu()) {
         dense_host(p, batch, in.size(1), type, in.data_ptr(), map.data_ptr(), false);
     }
-#ifdef SPIRA_TORCH_CUDA
-    if (in.is_cuda()) {
-        dense_cuda(p, batch, in, map, type, false);
-    }
-#endif
+    dense_gpu(p, batch, in, map, type, false);
     return map;
 }
 
@@ -367,16 +343,10 @@ Tensor dense_backward(const Tensor &out_grad, const Tensor &words, const Tensor 
         made.zero_();
         dense_host(p, batch, map.size(1), type, made.data_ptr(), map.data_ptr(), true);
     }
-#ifdef SPIRA_TORCH_CUDA
-    if (map.is_cuda()) {
-        dense_cuda(p, batch, made, map, type, true);
-        if (flags & flag_padded) {
-            clear_tail(made, count);
-        }
+    dense_gpu(p, batch, made, map, type, true);
+    if (map.is_cuda() && (flags & flag_padded)) {
+        clear_tail(made, count);
     }
-#else
-    (void)flags;
-#endif
     return made;
 }
 

@@ -88,19 +88,6 @@ static void rows_finish_host(int32_t count, int32_t rows, int32_t *order, const 
     }
 }
 
-static void voxelize_host(const spira::word_layout *layout, const spira::voxel_input *in,
-                          set_ref set, spira::voxel_rows rows, device_status *trouble,
-                          const Tensor &like) {
-    require(spira::word_dispatch(layout, [&](auto word) {
-        typedef decltype(word) W;
-        size_t bytes;
-        SPIRA_TRY(spira::voxelize_host_workspace<W>(in, &bytes));
-        const scratch s = scratch_of(like, bytes);
-        const spira::voxelize_args<W> args = {layout, in, set_as<W>(set), rows, trouble};
-        return spira::voxelize_host(&args, s.base, s.size);
-    }));
-}
-
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> voxelize(const Tensor &indices,
                                                             const optional<Tensor> &count,
                                                             IntArrayRef layout_ints,
@@ -138,21 +125,22 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> voxelize(const Tensor &indice
     int32_t *unsorted = status.data_ptr<int32_t>() + status_unsorted;
     const spira::voxel_rows to = {voxel.data_ptr<int32_t>(), order.data_ptr<int32_t>(),
                                   begin.data_ptr<int32_t>()};
-    if (indices.is_cpu()) {
-        voxelize_host(&inside, &in, set, to, status_at(status), indices);
+    on_cpu(indices, inside, [&](auto word) {
+        typedef decltype(word) W;
+        const spira::voxelize_args<W> args = {&inside, &in, set_as<W>(set), to, status_at(status)};
+        SPIRA_TRY(with_scratch(
+            indices, [&](size_t *bytes) { return spira::voxelize_host_workspace<W>(&in, bytes); },
+            [&](void *base, size_t size) { return spira::voxelize_host(&args, base, size); }));
         rows_finish_host(*set.count, rows, to.order, to.voxel, unsorted);
-    }
-#ifdef SPIRA_TORCH_CUDA
-    if (indices.is_cuda()) {
-        const cuda_scope scope(indices);
-        size_t bytes;
-        require(gpu::voxelize_bytes(&inside, &in, &bytes));
-        const scratch s = scratch_of(indices, bytes);
-        require(
-            gpu::voxelize(&inside, &in, set, to, status_at(status), s.base, s.size, scope.stream));
-        require(gpu::rows_finish(set.count, rows, to.order, to.voxel, unsorted, scope.stream));
-    }
-#endif
+        return spira::status_success();
+    });
+    on_gpu(
+        indices, [&](auto *bytes) { return gpu::voxelize_bytes(&inside, &in, bytes); },
+        [&](const auto &scope, void *base, size_t size) {
+            SPIRA_TRY(
+                gpu::voxelize(&inside, &in, set, to, status_at(status), base, size, scope.stream));
+            return gpu::rows_finish(set.count, rows, to.order, to.voxel, unsorted, scope.stream);
+        });
     return {words, order, voxel, kept, status};
 }
 
@@ -175,27 +163,23 @@ std::tuple<Tensor, Tensor, Tensor> expand(const Tensor &words, const Tensor &cou
     if (!in.capacity) {
         return {made, kept.zero_(), status};
     }
-    if (words.is_cpu()) {
-        require(spira::word_dispatch(&layout, [&](auto word) {
-            typedef decltype(word) W;
-            size_t bytes;
-            const spira::expand_args<W> args = {&layout,       &kernel.shape,  &rule,
-                                                set_as<W>(in), set_as<W>(out), status_at(status)};
-            SPIRA_TRY(spira::expand_host_workspace(&args, &bytes));
-            const scratch s = scratch_of(words, bytes);
-            return spira::expand_host(&args, s.base, s.size);
-        }));
-    }
-#ifdef SPIRA_TORCH_CUDA
-    if (words.is_cuda()) {
-        const cuda_scope scope(words);
-        size_t bytes;
-        require(gpu::expand_bytes(&layout, &kernel.shape, &rule, in, out.capacity, &bytes));
-        const scratch s = scratch_of(words, bytes);
-        require(gpu::expand(scope.info, &layout, &kernel.shape, &rule, in, out, status_at(status),
-                            s.base, s.size, scope.stream));
-    }
-#endif
+    on_cpu(words, layout, [&](auto word) {
+        typedef decltype(word) W;
+        const spira::expand_args<W> args = {&layout,       &kernel.shape,  &rule,
+                                            set_as<W>(in), set_as<W>(out), status_at(status)};
+        return with_scratch(
+            words, [&](size_t *bytes) { return spira::expand_host_workspace(&args, bytes); },
+            [&](void *base, size_t size) { return spira::expand_host(&args, base, size); });
+    });
+    on_gpu(
+        words,
+        [&](auto *bytes) {
+            return gpu::expand_bytes(&layout, &kernel.shape, &rule, in, out.capacity, bytes);
+        },
+        [&](const auto &scope, void *base, size_t size) {
+            return gpu::expand(scope.info, &layout, &kernel.shape, &rule, in, out,
+                               status_at(status), base, size, scope.stream);
+        });
     return {made, kept, status};
 }
 
@@ -205,24 +189,18 @@ std::tuple<Tensor, Tensor, Tensor> expand(const Tensor &words, const Tensor &cou
 static Tensor coords_of(const spira::word_layout &layout, const Tensor &words, const set_ref &set) {
     Tensor coords = empty_like(words, at::kInt, {set.capacity, 4});
     int32_t *to = coords.data_ptr<int32_t>();
-    if (words.is_cpu()) {
-        require(spira::word_dispatch(&layout, [&](auto word) {
-            typedef decltype(word) W;
-            const spira::voxel_set<W> s = set_as<W>(set);
-            for (int64_t i = 0; i < spira::voxel_set_count(s); ++i) {
-                const spira::voxel v = spira::word_unpack<W>(&layout, s.words[i]);
-                const int32_t row[] = {v.batch, v.x, v.y, v.z};
-                std::copy(row, row + 4, to + 4 * i);
-            }
-            return spira::status_success();
-        }));
-    }
-#ifdef SPIRA_TORCH_CUDA
-    if (words.is_cuda()) {
-        const cuda_scope scope(words);
-        require(gpu::words_unpack(&layout, set, to, scope.stream));
-    }
-#endif
+    on_cpu(words, layout, [&](auto word) {
+        typedef decltype(word) W;
+        const spira::voxel_set<W> s = set_as<W>(set);
+        for (int64_t i = 0; i < spira::voxel_set_count(s); ++i) {
+            const spira::voxel v = spira::word_unpack<W>(&layout, s.words[i]);
+            const int32_t row[] = {v.batch, v.x, v.y, v.z};
+            std::copy(row, row + 4, to + 4 * i);
+        }
+        return spira::status_success();
+    });
+    on_gpu(words,
+           [&](const auto &scope) { return gpu::words_unpack(&layout, set, to, scope.stream); });
     return coords;
 }
 
@@ -254,28 +232,23 @@ Tensor repack(const Tensor &words, const Tensor &count, IntArrayRef from_ints, I
     if (!set.capacity) {
         return made;
     }
-    if (words.is_cpu()) {
-        require(spira::word_dispatch(&job.from, [&](auto in) {
-            return spira::word_dispatch(&job.to, [&](auto out) {
-                typedef decltype(in) W;
-                typedef decltype(out) V;
-                const spira::voxel_set<W> s = set_as<W>(set);
-                V *made_words = (V *)made.data_ptr();
-                const int32_t count_now = spira::voxel_set_count(s);
-                for (int64_t i = 0; i < s.capacity; ++i) {
-                    made_words[i] =
-                        i < count_now ? repack_word<W, V>(job, s.words[i]) : spira::word_none<V>();
-                }
-                return spira::status_success();
-            });
-        }));
-    }
-#ifdef SPIRA_TORCH_CUDA
-    if (words.is_cuda()) {
-        const cuda_scope scope(words);
-        require(gpu::words_repack(&job, set, made.data_ptr(), scope.stream));
-    }
-#endif
+    on_cpu(words, job.from, [&](auto in) {
+        return spira::word_dispatch(&job.to, [&](auto out) {
+            typedef decltype(in) W;
+            typedef decltype(out) V;
+            const spira::voxel_set<W> s = set_as<W>(set);
+            V *made_words = (V *)made.data_ptr();
+            const int32_t count_now = spira::voxel_set_count(s);
+            for (int64_t i = 0; i < s.capacity; ++i) {
+                made_words[i] =
+                    i < count_now ? repack_word<W, V>(job, s.words[i]) : spira::word_none<V>();
+            }
+            return spira::status_success();
+        });
+    });
+    on_gpu(words, [&](const auto &scope) {
+        return gpu::words_repack(&job, set, made.data_ptr(), scope.stream);
+    });
     return made;
 }
 
