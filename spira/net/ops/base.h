@@ -133,6 +133,20 @@ SPIRA_API int64_t net_op_scratch_host(net_op_base, const net_plan *, int) {
     return 0;
 }
 
+// The arguments of an operation, as far as most have them alike.
+template <typename A, typename W>
+SPIRA_API A net_args(const net_plan *p, int i, const net_run_args<W> *run) {
+    const voxel_set<W> outputs = net_voxels(p, p->step[i].set, run->input, run->memory);
+    A args = {};
+    args.in = net_in(p, p->layers[i].source, run);
+    args.type = p->step[i].type;
+    args.channels = p->step[i].channels;
+    args.count = outputs.count;
+    args.capacity = outputs.capacity;
+    args.out = net_target(p, i, run);
+    return args;
+}
+
 // Makes the set of a layer that opens a stage. scratch: net_op_scratch_host
 template <typename W>
 SPIRA_API status net_op_grow_host(net_op_base, const net_plan *, int, const net_run_args<W> *) {

@@ -41,22 +41,14 @@ template <typename W>
 SPIRA_API norm_args net_norm_args(const net_plan *p, int i, const net_run_args<W> *run,
                                   const float *vectors) {
     const net_layer *l = &p->layers[i];
-    const net_step *step = &p->step[i];
-    const voxel_set<W> set = net_voxels(p, step->set, run->input, run->memory);
-    norm_args args = {};
-    args.in = net_in(p, l->source, run);
-    args.channels = step->channels;
-    args.type = step->type;
+    norm_args args = net_args<norm_args>(p, i, run);
     args.kind = l->op == net_norm_layer ? norm_layer : norm_rms;
     args.epsilon = l->epsilon;
     args.gain = l->norm ? vectors : nullptr;
-    args.shift = l->norm ? vectors + step->channels : nullptr;
+    args.shift = l->norm ? vectors + args.channels : nullptr;
     args.residual = net_in(p, l->residual, run);
     args.act = l->act;
     args.slope = l->slope;
-    args.count = set.count;
-    args.capacity = set.capacity;
-    args.out = net_target(p, i, run);
     return args;
 }
 

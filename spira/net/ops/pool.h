@@ -22,20 +22,11 @@ SPIRA_API status net_op_shape(net_op_pool, net_plan *p, int i) {
 }
 
 template <typename W>
-SPIRA_API pool_args net_pool_args(const net_plan *p, int layer, const net_run_args<W> *run) {
-    const net_layer *l = &p->layers[layer];
-    const net_step *step = &p->step[layer];
-    const voxel_set<W> outputs = net_voxels(p, step->set, run->input, run->memory);
-    pool_args args = {};
-    args.kind = l->op == net_pool_max ? pool_max : pool_average;
-    args.type = step->type;
-    args.channels = step->channels;
-    args.volume = step->shape.volume;
-    args.in = net_in(p, l->source, run);
-    args.map = net_map_of(p, layer, run->memory);
-    args.count = outputs.count;
-    args.capacity = outputs.capacity;
-    args.out = net_target(p, layer, run);
+SPIRA_API pool_args net_pool_args(const net_plan *p, int i, const net_run_args<W> *run) {
+    pool_args args = net_args<pool_args>(p, i, run);
+    args.kind = p->layers[i].op == net_pool_max ? pool_max : pool_average;
+    args.volume = p->step[i].shape.volume;
+    args.map = net_map_of(p, i, run->memory);
     return args;
 }
 

@@ -25,8 +25,8 @@ SPIRA_KERNEL void __launch_bounds__(net_product_threads)
         return;
     }
     wide_elements<E, 8> a, b;
-    wide_read_channels((const E *)args.a + from, args.channels, first, wide, a);
-    wide_read_channels((const E *)args.b + from, args.channels, first, wide, b);
+    wide_read_channels((const E *)args.in + from, args.channels, first, wide, a);
+    wide_read_channels((const E *)args.in2 + from, args.channels, first, wide, b);
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         a.at[k] = element_from_float<E>(element_to_float(a.at[k]) * element_to_float(b.at[k]));
@@ -40,8 +40,8 @@ SPIRA_API status net_op_run(net_op_product, const net_launch<W> *a) {
     const int64_t blocks =
         ceil_div(args.capacity * ceil_div(args.channels, 8), net_product_threads);
     SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "capacity * channels", blocks);
-    const bool wide = args.channels % 8 == 0 && wide_aligned(args.a, 16) &&
-                      wide_aligned(args.b, 16) && wide_aligned(args.out, 16);
+    const bool wide = args.channels % 8 == 0 && wide_aligned(args.in, 16) &&
+                      wide_aligned(args.in2, 16) && wide_aligned(args.out, 16);
     return numeric_dispatch<net_float<format>>(args.type, [&](auto tag) {
         return kernel_launch(net_product_kernel<typename decltype(tag)::element>,
                              {(unsigned)blocks, net_product_threads, a->stream, "product",

@@ -30,11 +30,11 @@ SPIRA_API status net_op_shape(net_op_product, net_plan *p, int i) {
                : net_fault("source2 (of other channels than source)", i);
 }
 
-// out[i] = a[i] * b[i], rounded once.
+// out[i] = in[i] * in2[i], rounded once.
 struct net_product_args {
     numeric type;
     int channels;
-    const void *a, *b;    // [capacity, channels]
+    const void *in, *in2; // [capacity, channels]
     const int32_t *count; // [1] rows
     int32_t capacity;
     void *out; // [capacity, channels]
@@ -43,17 +43,8 @@ struct net_product_args {
 template <typename W>
 SPIRA_API net_product_args net_product_args_of(const net_plan *p, int i,
                                                const net_run_args<W> *run) {
-    const net_layer *l = &p->layers[i];
-    const net_step *step = &p->step[i];
-    const voxel_set<W> set = net_voxels(p, step->set, run->input, run->memory);
-    net_product_args args = {};
-    args.type = step->type;
-    args.channels = step->channels;
-    args.a = net_in(p, l->source, run);
-    args.b = net_in(p, l->source2, run);
-    args.count = set.count;
-    args.capacity = set.capacity;
-    args.out = net_target(p, i, run);
+    net_product_args args = net_args<net_product_args>(p, i, run);
+    args.in2 = net_in(p, p->layers[i].source2, run);
     return args;
 }
 
@@ -63,7 +54,7 @@ SPIRA_API status net_op_run_host(net_op_product, const net_plan *p, int i,
     const net_product_args a = net_product_args_of(p, i, run);
     const int64_t all = (int64_t)count_clamp(*a.count, a.capacity) * a.channels;
     for (int64_t e = 0; e < all; ++e) {
-        ((float *)a.out)[e] = ((const float *)a.a)[e] * ((const float *)a.b)[e];
+        ((float *)a.out)[e] = ((const float *)a.in)[e] * ((const float *)a.in2)[e];
     }
     return status_success();
 }

@@ -68,18 +68,11 @@ SPIRA_API status net_op_shape(net_op_prune, net_plan *p, int i) {
 template <typename W>
 SPIRA_API row_gather_args net_gather_args(const net_plan *p, int i, int64_t in_rows, int repeat,
                                           const net_run_args<W> *run) {
-    const net_step *step = &p->step[i];
-    const voxel_set<W> set = net_voxels(p, step->set, run->input, run->memory);
-    row_gather_args args = {};
-    args.in = net_in(p, p->layers[i].source, run);
+    row_gather_args args = net_args<row_gather_args>(p, i, run);
     args.in_rows = in_rows;
-    args.channels = step->channels / repeat;
+    args.channels /= repeat;
     args.repeat = repeat;
-    args.type = step->type;
-    args.source = net_set_rows(&p->set[step->set], run->memory);
-    args.count = set.count;
-    args.capacity = set.capacity;
-    args.out = net_target(p, i, run);
+    args.source = net_set_rows(&p->set[p->step[i].set], run->memory);
     return args;
 }
 
