@@ -137,6 +137,22 @@ SPIRA_API int bench_sample(int32_t rows, int samples, int sample) {
                            : (int)(scan::scene_mix((uint64_t)sample) % (uint64_t)rows);
 }
 
+// Uniform in [-1, 1): a number of each (stream, index), so that threads can share the work.
+SPIRA_API float bench_random(uint64_t stream, int64_t index) {
+    uint64_t bits = scan::scene_mix(stream << 48 ^ (uint64_t)index);
+    return (float)(int32_t)(bits >> 40) * (1.0f / 8388608) - 1;
+}
+
+SPIRA_API char *bench_features(bench_pool *pool, spira::numeric type, uint64_t stream,
+                               int64_t elements) {
+    char *features = bench_host<char>(pool, elements * spira::numeric_size(type));
+#pragma omp parallel for
+    for (int64_t i = 0; i < elements; ++i) {
+        spira::numeric_store(type, features, i, bench_random(stream, i));
+    }
+    return features;
+}
+
 // ---- results ------------------------------------------------------------------------------------
 
 // One line. Zero and null: the key does not apply.
@@ -201,8 +217,8 @@ SPIRA_API void bench_print_targets(const bench_session *s, const bench_row *r) {
     bench_print_figure("limit_us", writes ? bench_write_us((double)r->bytes) : t ? t->limit_us : 0);
 }
 
-// Prints a row as one JSON object on one line.
-SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
+// Prints a row as a JSON object on one line, but for its end: other keys may follow.
+SPIRA_API void bench_print_begin(const bench_session *s, const bench_row *r) {
     printf("{\"bench\": \"%s\"", r->bench);
     bench_print_text("input", r->input);
     bench_print_count("voxels", r->voxels);
@@ -224,7 +240,7 @@ SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
     bench_print_count("B", r->B);
     bench_print_count("C", r->C);
     bench_print_figure("density", r->density);
-    printf(", \"us\": %.3f", r->time.us);
+    bench_print_figure("us", r->time.us);
     bench_print_figure("ratio", r->ratio);
     bench_print_count("runs", r->time.runs);
     bench_print_count("pairs", r->pairs);
@@ -235,10 +251,18 @@ SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
     bench_print_count("parameter_bytes", r->parameter_bytes);
     bench_print_count("flops", r->flops);
     bench_print_targets(s, r);
+}
+
+SPIRA_API void bench_print_end(const bench_session *s) {
     bench_print_text("gpu", s->gpu);
     printf(", \"arch\": \"%d%s\"", bench_gpu()->capability, bench_gpu()->hopper ? "a" : "");
     printf("}\n");
     fflush(stdout);
+}
+
+SPIRA_API void bench_print(const bench_session *s, const bench_row *r) {
+    bench_print_begin(s, r);
+    bench_print_end(s);
 }
 
 template <typename W>

@@ -359,6 +359,17 @@ SPIRA_API bench_scene<W> bench_scene_make(bench_pool *pool, const bench_input *i
     return bench_scene_make<W>(pool, input->name, &in, layout);
 }
 
+// Calls body(scene) with an input in words of W, if they hold it; frees all that is made.
+template <typename W, typename F>
+SPIRA_API void bench_words(bench_session *s, const bench_input *input, const F &body) {
+    spira::word_layout layout;
+    if (bench_layout(input, 8 * (int)sizeof(W), &layout)) {
+        const bench_scene<W> scene = bench_scene_make<W>(&s->pool, input, &layout);
+        body(&scene);
+        bench_pool_free(&s->pool, 0);
+    }
+}
+
 // The scene's set at a stride; checked.
 template <typename W>
 SPIRA_API bench_sets<W> bench_coarse(bench_pool *pool, const bench_scene<W> *scene, int stride) {

@@ -18,7 +18,7 @@ SPIRA_API void conv_i8_weights(bench_session *s, conv_work *w) {
     const int64_t elements = (int64_t)shape->volume * shape->cin * shape->cout;
     float *weight = bench_host<float>(&s->pool, elements);
     for (int64_t i = 0; i < elements; ++i) {
-        weight[i] = conv_random(2, i);
+        weight[i] = bench_random(2, i);
     }
     const spira::conv_i8_weights of_layer = {*shape, weight, 1.0f / 127, 0};
     float *step = bench_host<float>(&s->pool, shape->cout);
@@ -80,7 +80,7 @@ SPIRA_API conv_work conv_i8_work_make(bench_session *s, const conv_case *m,
     int8_t *in = bench_host<int8_t>(&s->pool, elements);
 #pragma omp parallel for
     for (int64_t i = 0; i < elements; ++i) {
-        in[i] = spira::i8_from_float(conv_random(1, i) * 127);
+        in[i] = spira::i8_from_float(bench_random(1, i) * 127);
     }
     w.in = in;
     w.args.in = bench_upload(&s->pool, in, elements);

@@ -49,12 +49,6 @@ struct conv_work {
     const int8_t *quantised; // [volume, cin, cout], host
 };
 
-// Uniform in [-1, 1): a number of each (stream, index), so that threads can share the work.
-SPIRA_API float conv_random(uint64_t stream, int64_t index) {
-    uint64_t bits = scan::scene_mix(stream << 48 ^ (uint64_t)index);
-    return (float)(int32_t)(bits >> 40) * (1.0f / 8388608) - 1;
-}
-
 // The map is built by the code under test and compared with the host's before it is used.
 SPIRA_API conv_case conv_case_make(bench_session *s, const bench_scene<uint64_t> *scene, int K) {
     spira::kernel_shape kernel = spira::kernel_cube(K, 1);
@@ -82,22 +76,13 @@ SPIRA_API conv_case conv_case_make(bench_session *s, const bench_scene<uint64_t>
     return m;
 }
 
-SPIRA_API void *conv_features(bench_pool *pool, spira::numeric type, int64_t elements) {
-    char *features = bench_host<char>(pool, elements * spira::numeric_size(type));
-#pragma omp parallel for
-    for (int64_t i = 0; i < elements; ++i) {
-        spira::numeric_store(type, features, i, conv_random(1, i));
-    }
-    return features;
-}
-
 // Random weights: packed for the device, and as the host multiplies them.
 SPIRA_API void conv_weights(bench_session *s, conv_work *w) {
     spira::conv_shape *shape = &w->args.shape;
     int64_t elements = (int64_t)shape->volume * shape->cin * shape->cout;
     float *weight = bench_host<float>(&s->pool, elements);
     for (int64_t i = 0; i < elements; ++i) {
-        weight[i] = conv_random(2, i);
+        weight[i] = bench_random(2, i);
     }
     size_t bytes = 0, pairs_bytes = 0;
     const float *given = bench_upload(&s->pool, weight, elements);
@@ -133,7 +118,7 @@ SPIRA_API conv_work conv_work_make(bench_session *s, const conv_case *m, const c
     int element = spira::numeric_size(type);
     const spira::kernel_shape kernel = spira::kernel_cube(m->K, 1);
     w.args.shape = spira::conv_shape_of(&kernel, layer->cin, layer->cout, type);
-    w.in = conv_features(&s->pool, type, (int64_t)m->voxels * layer->cin);
+    w.in = bench_features(&s->pool, type, 1, (int64_t)m->voxels * layer->cin);
     w.args.in =
         bench_upload(&s->pool, (const char *)w.in, (int64_t)m->voxels * layer->cin * element);
     conv_weights(s, &w);

@@ -114,15 +114,7 @@ static void blas_tune_rule(bench_session *s, blas_work *w, spira::ggs_grouping *
 
 static void blas_print(const bench_session *s, const bench_row *r, const blas_work *w) {
     const spira::ggs_grouping *g = &w->request.grouping;
-    printf("{\"bench\": \"%s\"", r->bench);
-    bench_print_text("input", r->input);
-    bench_print_count("voxels", r->voxels);
-    bench_print_count("K", r->K);
-    bench_print_count("cin", r->cin);
-    bench_print_count("cout", r->cout);
-    bench_print_text("dtype", r->dtype);
-    bench_print_text("layout", r->layout);
-    bench_print_text("dataflow", r->dataflow);
+    bench_print_begin(s, r);
     bench_print_text("rule", spira::ggs_rule_name(g->rule));
     if (g->rule != spira::ggs_rule_each) {
         printf(", \"waste\": %.3f, \"small\": %d", g->waste, g->small);
@@ -130,15 +122,8 @@ static void blas_print(const bench_session *s, const bench_row *r, const blas_wo
     const spira::ggs_groups *groups = &w->layer.groups;
     printf(", \"padding\": %.4f", (double)groups->rows / (double)groups->real_rows);
     bench_print_count("launches", groups->count + 2);
-    printf(", \"us\": %.3f", r->time.us);
-    bench_print_count("runs", r->time.runs);
-    bench_print_count("pairs", r->pairs);
     bench_print_count("scratch", (int64_t)w->scratch_bytes);
-    bench_print_count("flops", r->flops);
-    bench_print_targets(s, r);
-    bench_print_text("gpu", s->gpu);
-    printf("}\n");
-    fflush(stdout);
+    bench_print_end(s);
 }
 
 // Checks, times and prints.

@@ -36,21 +36,6 @@ struct grad_work {
     int64_t pairs;
 };
 
-// Uniform in [-1, 1): a number of each (stream, index).
-static float grad_random(uint64_t stream, int64_t index) {
-    const uint64_t bits = scan::scene_mix(stream << 48 ^ (uint64_t)index);
-    return (float)(int32_t)(bits >> 40) * (1.0f / 8388608) - 1;
-}
-
-static char *grad_features(bench_pool *pool, spira::numeric type, uint64_t stream, int64_t count) {
-    char *features = bench_host<char>(pool, count * spira::numeric_size(type));
-#pragma omp parallel for
-    for (int64_t i = 0; i < count; ++i) {
-        spira::numeric_store(type, features, i, grad_random(stream, i));
-    }
-    return features;
-}
-
 // The value of a feature as it enters a product.
 static double grad_value(const grad_work *w, const char *features, int64_t at) {
     const spira::numeric type = w->weight.shape.type;
@@ -141,12 +126,12 @@ static grad_work grad_work_make(bench_session *s, const bench_scene<uint64_t> *s
     const int64_t ins = (int64_t)w.voxels * shape.cin, outs = (int64_t)w.voxels * shape.cout;
     float *weight = bench_host<float>(pool, weights);
     for (int64_t i = 0; i < weights; ++i) {
-        weight[i] = grad_random(2, i);
+        weight[i] = bench_random(2, i);
     }
     w.weights = weight;
     w.given = bench_upload(pool, weight, weights);
-    w.in = grad_features(pool, type, 1, ins);
-    w.out = grad_features(pool, type, 3, outs);
+    w.in = bench_features(pool, type, 1, ins);
+    w.out = bench_features(pool, type, 3, outs);
     w.weight.in = bench_upload(pool, w.in, ins * element);
     w.weight.out_grad = w.input.out_grad = bench_upload(pool, w.out, outs * element);
     w.weight.pairs = bench_lists(pool, scene, &kernel, w.pairs);

@@ -267,15 +267,11 @@ static void index_run(bench_session *s, const bench_scene<W> *scene) {
 
 template <typename W>
 static void index_run_words(bench_session *s, const bench_input *input) {
-    spira::word_layout layout;
-    if (!bench_layout(input, 8 * (int)sizeof(W), &layout)) {
-        return;
-    }
-    bench_scene<W> scene = bench_scene_make<W>(&s->pool, input, &layout);
-    sort_run(s, input, &scene);
-    downsample_run(s, &scene);
-    index_run(s, &scene);
-    bench_pool_free(&s->pool, 0);
+    bench_words<W>(s, input, [&](const bench_scene<W> *scene) {
+        sort_run(s, input, scene);
+        downsample_run(s, scene);
+        index_run(s, scene);
+    });
 }
 
 static void index_run_input(bench_session *s, const bench_input *input) {

@@ -126,8 +126,9 @@ static void map_run_half(bench_session *s, map_work<W> *w, bench_row row) {
 
 // Prints the density of each L1 norm. expected: the host's map.
 static void map_run_norms(const bench_session *s, const spira::kernel_shape *kernel,
-                          const int32_t *expected, int64_t outputs, const bench_row *row) {
+                          const int32_t *expected, int64_t outputs, bench_row row) {
     const int volume = spira::kernel_volume(kernel);
+    row.K = kernel->size.x;
     for (int norm = 0; norm <= spira::kernel_norm_max(kernel); ++norm) {
         int64_t found = 0, all = 0;
         for (int k = 0; k < volume; ++k) {
@@ -139,13 +140,9 @@ static void map_run_norms(const bench_session *s, const spira::kernel_shape *ker
             }
             all += outputs;
         }
-        printf("{\"bench\": \"norms\"");
-        bench_print_text("input", row->input);
-        bench_print_count("voxels", row->voxels);
-        bench_print_count("K", row->K);
+        bench_print_begin(s, &row);
         printf(", \"t\": %d, \"density\": %.4f", norm, 100.0 * (double)found / (double)all);
-        bench_print_text("gpu", s->gpu);
-        printf("}\n");
+        bench_print_end(s);
     }
 }
 
@@ -182,7 +179,7 @@ static void map_run(bench_session *s, const bench_scene<W> *scene, const bench_s
     row.time = bench_measure(s->stream, map_step<W>, &w);
     bench_print(s, &row);
     if (c->forms && row.word == 32) {
-        map_run_norms(s, &w.kernel, expected, outputs, &row);
+        map_run_norms(s, &w.kernel, expected, outputs, bench_row_make("norms", scene));
     }
     if (c->forms) {
         map_run_half(s, &w, row);
@@ -196,16 +193,12 @@ static void map_run(bench_session *s, const bench_scene<W> *scene, const bench_s
 
 template <typename W>
 static void map_run_words(bench_session *s, const bench_input *input) {
-    spira::word_layout layout;
-    if (!bench_layout(input, 8 * (int)sizeof(W), &layout)) {
-        return;
-    }
-    bench_scene<W> scene = bench_scene_make<W>(&s->pool, input, &layout);
-    bench_sets<W> coarse = bench_coarse(&s->pool, &scene, 2);
-    for (const map_case &c : map_cases) {
-        map_run(s, &scene, &coarse, &c);
-    }
-    bench_pool_free(&s->pool, 0);
+    bench_words<W>(s, input, [&](const bench_scene<W> *scene) {
+        const bench_sets<W> coarse = bench_coarse(&s->pool, scene, 2);
+        for (const map_case &c : map_cases) {
+            map_run(s, scene, &coarse, &c);
+        }
+    });
 }
 
 static void map_run_input(bench_session *s, const bench_input *input) {

@@ -275,29 +275,26 @@ static void scenes_run_sets(bench_session *s, scenes_work<W> *w, scenes_lines *l
 
 template <typename W>
 static void scenes_run_words(bench_session *s, const bench_input *input, scenes_lines *lines) {
-    spira::word_layout layout;
-    if (!bench_layout(input, 8 * (int)sizeof(W), &layout)) {
-        return;
-    }
-    scenes_work<W> w = {};
-    w.scene = bench_scene_make<W>(&s->pool, input, &layout);
-    w.trouble = w.scene.trouble;
-    w.search.c.layout = layout;
-    w.search.c.set = w.scene.fine;
     lines->wide = sizeof(W) == 8;
-    bench_row row = bench_row_make("scenes", &w.scene);
-    row.word = 8 * (int)sizeof(W);
-    scenes_run_sets(s, &w, lines, row);
-    for (int K = 3; K <= 5; K += 2) {
-        // The map, its compact form and its layout, and in a dense cube as many pairs again.
-        const double bytes = 20.0 * K * K * K * w.scene.fine.host.capacity;
-        if (bench_memory(bytes)) {
-            scenes_run_maps(s, &w, lines, row, K, scenes_step_maps + (K == 3 ? 0 : 5));
-        } else {
-            fprintf(stderr, "%s: left out: maps of %.1f GiB\n", input->name, ldexp(bytes, -30));
+    bench_words<W>(s, input, [&](const bench_scene<W> *scene) {
+        scenes_work<W> w = {};
+        w.scene = *scene;
+        w.trouble = scene->trouble;
+        w.search.c.layout = scene->layout;
+        w.search.c.set = scene->fine;
+        bench_row row = bench_row_make("scenes", scene);
+        row.word = 8 * (int)sizeof(W);
+        scenes_run_sets(s, &w, lines, row);
+        for (int K = 3; K <= 5; K += 2) {
+            // The map, its compact form and its layout, and in a dense cube as many pairs again.
+            const double bytes = 20.0 * K * K * K * scene->fine.host.capacity;
+            if (bench_memory(bytes)) {
+                scenes_run_maps(s, &w, lines, row, K, scenes_step_maps + (K == 3 ? 0 : 5));
+            } else {
+                fprintf(stderr, "%s: left out: maps of %.1f GiB\n", input->name, ldexp(bytes, -30));
+            }
         }
-    }
-    bench_pool_free(&s->pool, 0);
+    });
 }
 
 // The scattered scene depends on the words; the others are the same for both.

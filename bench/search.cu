@@ -15,24 +15,18 @@
 
 template <typename W>
 static void search_run_words(bench_session *s, const bench_input *input) {
-    spira::word_layout layout;
-    if (!bench_layout(input, 8 * (int)sizeof(W), &layout)) {
-        return;
-    }
-    bench_scene<W> scene = bench_scene_make<W>(&s->pool, input, &layout);
-    search_work<W> work = search_work_make(&s->pool, &layout, scene.fine, input->name);
-    if (s->options.sweep_minuet) {
-        for (int K = 3; K <= 5; K += 2) {
-            search_sweep_minuet(s, &work, bench_row_make("minuet", &scene), K);
+    const bool sweep = s->options.sweep_minuet;
+    const int most = sweep || s->options.quick ? 5 : 7;
+    bench_words<W>(s, input, [&](const bench_scene<W> *scene) {
+        search_work<W> work = search_work_make(&s->pool, &scene->layout, scene->fine, input->name);
+        for (int K = 3; K <= most; K += 2) {
+            if (sweep) {
+                search_sweep_minuet(s, &work, bench_row_make("minuet", scene), K);
+            } else {
+                search_run(s, &work, bench_row_make("search", scene), K, bench_most_us);
+            }
         }
-        bench_pool_free(&s->pool, 0);
-        return;
-    }
-    const int most = s->options.quick ? 5 : 7;
-    for (int K = 3; K <= most; K += 2) {
-        search_run(s, &work, bench_row_make("search", &scene), K, bench_most_us);
-    }
-    bench_pool_free(&s->pool, 0);
+    });
 }
 
 static void search_run_input(bench_session *s, const bench_input *input) {

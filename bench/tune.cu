@@ -22,6 +22,7 @@ struct tuner_layer {
     const conv_case *m;
     conv_work work;
     spira::tune_key key;
+    bench_row row;
 };
 
 struct tuner_text {
@@ -43,18 +44,13 @@ static tuner_text tuner_choice_text(const spira::tune_choice *c) {
 }
 
 // Begins a line.
-static void tuner_print(const char *bench, const tuner_layer *l, const spira::tune_choice *choice,
-                        double us) {
-    printf("{\"bench\": \"%s\"", bench);
-    bench_print_text("input", l->m->input);
-    bench_print_count("voxels", l->m->voxels);
-    bench_print_count("K", l->m->K);
-    bench_print_count("cin", l->key.shape.cin);
-    bench_print_count("cout", l->key.shape.cout);
-    bench_print_text("dtype", spira::numeric_name(l->key.shape.type));
+static void tuner_print(const bench_session *s, const char *bench, tuner_layer *l,
+                        const spira::tune_choice *choice, double us) {
+    l->row.bench = bench;
+    l->row.time.us = us;
+    bench_print_begin(s, &l->row);
     bench_print_count("deterministic", l->key.deterministic);
     bench_print_text("choice", tuner_choice_text(choice).text);
-    bench_print_figure("us", us);
 }
 
 // Checks a choice and returns its time.
@@ -108,8 +104,8 @@ static spira::tune_record tuner_tune(bench_session *s, tuner_layer *l) {
     double least = 0;
     for (int i = 0; i < count; ++i) {
         const double us = tuner_time(s, l, &choices[i], tuner_short_us);
-        tuner_print("tune-choice", l, &choices[i], us);
-        printf("}\n");
+        tuner_print(s, "tune-choice", l, &choices[i], us);
+        bench_print_end(s);
         best = i == 0 || us < least ? &choices[i] : best;
         least = i == 0 ? us : fmin(us, least);
     }
@@ -117,22 +113,21 @@ static spira::tune_record tuner_tune(bench_session *s, tuner_layer *l) {
     double us = best == untuned ? untuned_us : tuner_time(s, l, best, bench_most_us);
     best = us < untuned_us ? best : untuned;
     us = fmin(us, untuned_us);
-    tuner_print("tune", l, best, us);
+    tuner_print(s, "tune", l, best, us);
     bench_print_text("untuned", tuner_choice_text(untuned).text);
     bench_print_figure("untuned_us", untuned_us);
     bench_print_figure("over", untuned_us / us);
     bench_print_count("choices", count);
-    bench_print_text("gpu", s->gpu);
-    printf("}\n");
-    fflush(stdout);
+    bench_print_end(s);
     return {l->key, *best, (int)(us * 1000 + 0.5)};
 }
 
 static void tuner_run(bench_session *s, const bench_scene<uint64_t> *scene, const conv_case *m,
                       const conv_layer *layer) {
     const int dtype = s->options.dtype;
-    tuner_layer l = {scene, m, {}, {}};
-    l.work = conv_work_make(s, m, layer, dtype >= 0 ? (spira::numeric)dtype : spira::numeric_f16);
+    const spira::numeric type = dtype >= 0 ? (spira::numeric)dtype : spira::numeric_f16;
+    tuner_layer l = {scene, m, {}, {}, conv_row(s, scene, m, layer, type)};
+    l.work = conv_work_make(s, m, layer, type);
     l.key = spira::tune_key_make(bench_gpu(), &l.work.args.shape, m->voxels, m->pairs, false);
     spira::tune_record best = tuner_tune(s, &l);
     tuner_keep(&best);
