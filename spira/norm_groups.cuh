@@ -8,24 +8,27 @@
 
 namespace spira {
 
-SPIRA_API status norm_groups_measure(int64_t batches, int channels, bool grad, size_t *bytes) {
+SPIRA_API status norm_groups_measure(int64_t batches, int channels, int32_t capacity, bool grad,
+                                     size_t *bytes) {
     norm_groups_places p;
     return workspace_measure(
-        bytes, [&](workspace *w) { norm_groups_carve(w, batches, channels, grad, &p); });
+        bytes, [&](workspace *w) { norm_groups_carve(w, batches, channels, capacity, grad, &p); });
 }
 
 // Bytes of scratch for norm_groups.
 template <typename W>
 SPIRA_API status norm_groups_workspace(const norm_groups_args<W> *args, size_t *bytes) {
     SPIRA_TRY(norm_groups_check(args));
-    return norm_groups_measure(args->layout->batches, args->channels, false, bytes);
+    return norm_groups_measure(args->layout->batches, args->channels, args->set.capacity, false,
+                               bytes);
 }
 
 // Bytes of scratch for norm_groups_grad.
 template <typename W>
 SPIRA_API status norm_groups_grad_workspace(const norm_groups_grad_args<W> *args, size_t *bytes) {
     SPIRA_TRY(norm_groups_grad_check(args));
-    return norm_groups_measure(args->norm.layout->batches, args->norm.channels, true, bytes);
+    return norm_groups_measure(args->norm.layout->batches, args->norm.channels,
+                               args->norm.set.capacity, true, bytes);
 }
 
 // The launches of norm_groups and norm_groups_grad. t->args and t->wide are there.
@@ -36,7 +39,7 @@ SPIRA_API status norm_groups_launch(norm_groups_task<W> *t, void *scratch, size_
     const char *const subject = grad ? "norm_groups_grad" : "norm_groups";
     t->layout = *a.layout;
     SPIRA_TRY(workspace_open(scratch, scratch_bytes, [&](workspace *w) {
-        norm_groups_carve(w, a.layout->batches, a.channels, grad, &t->places);
+        norm_groups_carve(w, a.layout->batches, a.channels, a.set.capacity, grad, &t->places);
     }));
     const int64_t blocks =
         ceil_div((int64_t)a.set.capacity * ceil_div(a.channels, norm_group), norm_threads);
@@ -45,7 +48,7 @@ SPIRA_API status norm_groups_launch(norm_groups_task<W> *t, void *scratch, size_
         return kernel_launch(
             kernel, {dim3((unsigned)x, (unsigned)batches), norm_threads, stream, subject}, *t);
     };
-    const int parts = norm_parts(a.channels), batches = a.layout->batches;
+    const int parts = norm_parts(a.channels, a.set.capacity), batches = a.layout->batches;
     return numeric_dispatch<format>(a.type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
         SPIRA_TRY(launch(norm_part_kernel<W, E, false>, parts, batches));
@@ -68,8 +71,8 @@ SPIRA_API status norm_groups_launch(norm_groups_task<W> *t, void *scratch, size_
 //          capacity is clamped
 // errors   an epsilon that is not above 0; groups that do not divide the channels
 // Asynchronous, deterministic: sums are fp32, in an order that depends on the numbers of voxels and
-// channels alone; norm_groups_host sums in double. A NaN or an infinity spreads over its batch
-// element and group.
+// channels and the capacity alone; norm_groups_host sums in double. A NaN or an infinity spreads
+// over its batch element and group.
 // cost     three launches; features are read twice, and written once. Widest if channels is a
 //          multiple of 8 and the arrays are aligned to 16 bytes
 template <typename W, numeric format = numeric_any>

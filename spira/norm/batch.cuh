@@ -14,9 +14,11 @@
 
 namespace spira {
 
-// Parts of a batch element. Wide rows have fewer: their sums take the most memory.
-SPIRA_BOTH int norm_parts(int channels) {
-    return channels <= 512 ? 8 * pool_parts : pool_parts;
+// Parts of a batch element. Wide rows have fewer: their sums take the most memory; so have few
+// rows.
+SPIRA_BOTH int norm_parts(int channels, int32_t capacity) {
+    const int64_t most = channels <= 512 ? 8 * pool_parts : pool_parts;
+    return (int)min_of(most, ceil_div(capacity, norm_lanes));
 }
 
 // Of some numbers: their mean, and the sum of (x - mean)^2. Of gradients: the sums of g and g * x^.
@@ -38,10 +40,10 @@ struct norm_groups_task {
     bool wide; // rows are read and written 16 bytes at a time
 };
 
-SPIRA_API void norm_groups_carve(workspace *w, int64_t batches, int channels, bool grad,
-                                 norm_groups_places *p) {
+SPIRA_API void norm_groups_carve(workspace *w, int64_t batches, int channels, int32_t capacity,
+                                 bool grad, norm_groups_places *p) {
     const int64_t values = batches * channels;
-    p->part = workspace_take<norm_pair>(w, values * norm_parts(channels));
+    p->part = workspace_take<norm_pair>(w, values * norm_parts(channels, capacity));
     p->of = workspace_take<norm_groups_statistics>(w, values);
     p->mean = grad ? workspace_take<norm_pair>(w, values) : nullptr;
 }
@@ -67,7 +69,7 @@ struct norm_rows {
 template <typename W>
 SPIRA_DEVICE norm_rows norm_rows_of(const norm_groups_task<W> &t, int part, int parts) {
     int32_t first, last;
-    pool_batch_range(&t.layout, t.args.norm.set, (int)blockIdx.y, &first, &last);
+    pool_block_range(&t.layout, t.args.norm.set, (int)blockIdx.y, &first, &last);
     const int64_t length = ceil_div(last - first, parts);
     const int64_t begin = min_of(first + part * length, last);
     return {(int32_t)begin, (int32_t)(min_of(begin + length, last) - begin), last - first};
@@ -189,7 +191,7 @@ template <typename W, bool grad>
 SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_join_kernel(const __grid_constant__ norm_groups_task<W> t) {
     const norm_groups_args<W> &a = t.args.norm;
-    const int width = a.channels / a.groups, parts = norm_parts(a.channels);
+    const int width = a.channels / a.groups, parts = norm_parts(a.channels, a.set.capacity);
     const int first = (int)blockIdx.x * width;
     const norm_rows rows = norm_rows_of(t, 0, parts);
     const norm_pair *const part = t.places.part + (int64_t)blockIdx.y * parts * a.channels + first;
@@ -219,7 +221,9 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
 template <typename W>
 SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_vectors_kernel(const __grid_constant__ norm_groups_task<W> t) {
-    const int channels = t.args.norm.channels, parts = t.layout.batches * norm_parts(channels);
+    const norm_groups_args<W> &a = t.args.norm;
+    const int channels = a.channels;
+    const int parts = t.layout.batches * norm_parts(channels, a.set.capacity);
     norm_pair all = {};
     for (int i = (int)threadIdx.x; i < parts; i += norm_threads) {
         all = norm_pair_join<true>(all, 0, t.places.part[(int64_t)i * channels + blockIdx.x], 0);

@@ -12,7 +12,8 @@ namespace spira {
 template <typename W>
 SPIRA_API status net_op_scratch(net_op_norm_groups, const net_plan *p, int i, size_t *bytes) {
     SPIRA_TRY(size_check(p->layout.batches, 1, 65535, "layout.batches"));
-    return norm_groups_measure(p->layout.batches, p->step[i].channels, false, bytes);
+    return norm_groups_measure(p->layout.batches, p->step[i].channels,
+                               p->set[p->step[i].set].capacity, false, bytes);
 }
 
 template <numeric format, typename W>
