@@ -127,17 +127,22 @@ TEST(hopper_emulated_slices) {
 // Layers of int8, to the bit.
 TEST(hopper_emulated_i8) {
     i8_layers_check<hopper>({{9, 40, 0, 20, numeric_i8},
+                             {27, 32, 0, 32, numeric_i8},
+                             {41, 16, 16, 20, numeric_i8},
+                             {6, 19, 0, 9, numeric_i8},
                              {8, 64, 65, 64, numeric_i8},
                              {1, 128, 32, 96, numeric_i8},
                              {40, 16, 0, 33, numeric_i8},
                              {5, 100, 70, 136, numeric_i8}});
 }
 
-// Layers of 96 channels read no more bytes of a row than these: 96 of int8.
+// Layers of 96 channels read no more bytes of a row than these: 96 of int8; those of 32 read 32.
 TEST(hopper_i8_chunks) {
     const struct {
         int cin, cin2, cout, bytes, chunks, shortcut;
-    } expected[] = {{64, 0, 64, 64, 1, 128},   {65, 0, 64, 128, 1, 128},  {64, 0, 96, 96, 1, 96},
+    } expected[] = {{32, 0, 32, 32, 1, 128},   {32, 0, 33, 64, 1, 128},   {16, 17, 32, 64, 1, 128},
+                    {16, 16, 20, 32, 1, 128},  {33, 0, 32, 64, 1, 128},   {1, 0, 32, 32, 1, 128},
+                    {64, 0, 64, 64, 1, 128},   {65, 0, 64, 128, 1, 128},  {64, 0, 96, 96, 1, 96},
                     {96, 0, 96, 96, 1, 96},    {80, 16, 96, 96, 1, 96},   {81, 16, 96, 128, 1, 128},
                     {96, 0, 97, 128, 1, 128},  {128, 0, 96, 128, 1, 128}, {160, 32, 80, 96, 2, 96},
                     {160, 33, 80, 128, 2, 128}};

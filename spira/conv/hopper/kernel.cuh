@@ -70,7 +70,9 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
             hopper_pingpong_wait(own.set, own.group, phase, ring);
             phase ^= 1;
         }
-        if (T::halves && p.chunk_bytes == hopper_chunk_half) {
+        if (T::quarters && p.chunk_bytes == hopper_chunk_quarter) {
+            hopper_accumulate<T, T::quarter>(shared, own, ring, sum);
+        } else if (T::halves && p.chunk_bytes == hopper_chunk_half) {
             hopper_accumulate<T, T::half>(shared, own, ring, sum);
         } else {
             hopper_accumulate<T, T::row>(shared, own, ring, sum);
@@ -149,9 +151,11 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     if (__shfl_sync(~0u, threadIdx.x / hopper_warpgroup, 0) >= T::consumers / hopper_warpgroup) {
         // ---- produce
         if constexpr (T::registers_move) {
-            setmaxnreg_dec<hopper_registers_producer(T::columns)>();
+            setmaxnreg_dec<hopper_registers_producer(T::columns, T::quarters)>();
         }
-        if (T::halves && p.chunk_bytes == hopper_chunk_half) {
+        if (T::quarters && p.chunk_bytes == hopper_chunk_quarter) {
+            hopper_produce<T, T::quarter>(p, ring);
+        } else if (T::halves && p.chunk_bytes == hopper_chunk_half) {
             hopper_produce<T, T::half>(p, ring);
         } else {
             hopper_produce<T, T::row>(p, ring);
@@ -164,7 +168,7 @@ SPIRA_KERNEL void __launch_bounds__(T::threads, T::resident)
     } else {
         // ---- consume
         if constexpr (T::registers_move) {
-            setmaxnreg_inc<hopper_registers_consumer(T::columns)>();
+            setmaxnreg_inc<hopper_registers_consumer(T::columns, T::quarters)>();
         }
         if constexpr (T::early) {
             hopper_prepare<T>(p, ring, shared);

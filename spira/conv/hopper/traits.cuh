@@ -75,6 +75,11 @@ SPIRA_BOTH constexpr int hopper_producers(int columns, int split) {
 
 // ---- registers ----------------------------------------------------------------------------------
 
+// Whether stages may hold the quarter chunks of four offsets (hopper_chunk_bytes).
+SPIRA_BOTH constexpr bool hopper_quarters(int columns, bool integer) {
+    return columns == 32 && integer;
+}
+
 // Whether producers give registers to consumers (setmaxnreg). All threads begin with 80, with 256
 // columns with 168.
 SPIRA_BOTH constexpr bool hopper_registers_move(int columns, int split, int tiles) {
@@ -82,16 +87,19 @@ SPIRA_BOTH constexpr bool hopper_registers_move(int columns, int split, int tile
 }
 
 // The register budget of a producer thread, then of a consumer thread, where they move.
-SPIRA_BOTH constexpr int hopper_registers_producer(int columns) {
-    return columns <= 64 ? 56 : columns <= 96 ? 48 : 88;
+SPIRA_BOTH constexpr int hopper_registers_producer(int columns, bool quarters = false) {
+    return quarters ? 64 : columns <= 64 ? 56 : columns <= 96 ? 48 : 88;
 }
 
-SPIRA_BOTH constexpr int hopper_registers_consumer(int columns) {
-    return columns <= 64 ? 128 : columns <= 96 ? 96 : 208;
+SPIRA_BOTH constexpr int hopper_registers_consumer(int columns, bool quarters = false) {
+    return quarters ? 112 : columns <= 64 ? 128 : columns <= 96 ? 96 : 208;
 }
 
 static_assert(2 * hopper_registers_producer(64) + hopper_registers_consumer(64) == 3 * 80,
               "two producer warps for one consumer warp");
+static_assert(2 * hopper_registers_producer(32, true) + hopper_registers_consumer(32, true) ==
+                  3 * 80,
+              "the same");
 static_assert(hopper_registers_producer(96) + 2 * hopper_registers_consumer(96) == 3 * 80,
               "one for two");
 static_assert(hopper_registers_producer(256) + 2 * hopper_registers_consumer(256) == 3 * 168,
@@ -215,6 +223,8 @@ struct hopper_traits {
     static constexpr bool early = hopper_producers_start_early(columns, split);
     static constexpr bool halves = hopper_halves(columns) && !shortcut;
     static constexpr int half = halves ? (int)hopper_chunk_half : row;
+    static constexpr bool quarters = hopper_quarters(columns, integer) && !shortcut;
+    static constexpr int quarter = quarters ? (int)hopper_chunk_quarter : row;
     static constexpr int shortcut_chunk = hopper_chunk_shortcut(row);
 
     static constexpr int piece = 32 / (int)sizeof(E); // channels of a piece of the residual

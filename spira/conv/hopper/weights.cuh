@@ -16,10 +16,10 @@ namespace spira {
 
 // ---- chunks of a row ----------------------------------------------------------------------------
 
-// Bytes of a chunk. A stage of 128 bytes a row holds one whole chunk, or the half chunks of two
-// offsets.
+// Bytes of a chunk. A stage of 128 bytes a row holds one whole chunk, the half chunks of two
+// offsets, or the quarters of four (int8 to 32 channels at most).
 enum { hopper_block = 32 }; // output channels of int8 whose weights are packed together
-enum { hopper_chunk_half = 64, hopper_chunk_whole = wgmma_row_most };
+enum { hopper_chunk_quarter = 32, hopper_chunk_half = 64, hopper_chunk_whole = wgmma_row_most };
 
 // The only number of columns that has kernels for long chunks.
 enum { hopper_long_columns = 96 };
@@ -31,7 +31,7 @@ SPIRA_BOTH constexpr int hopper_chunk_long(int element) {
 
 // Offsets that share a stage.
 SPIRA_BOTH constexpr int hopper_slots(int chunk) {
-    return chunk == hopper_chunk_half ? 2 : 1;
+    return chunk == hopper_chunk_quarter ? 4 : chunk == hopper_chunk_half ? 2 : 1;
 }
 
 // Bytes of each row in the first region of a chunk. A long chunk has two: behind the first one are
@@ -42,8 +42,9 @@ SPIRA_BOTH constexpr int hopper_region_first(int chunk) {
 
 // log2 of the bytes of a row in the region that holds a chunk's bytes from `begin` on.
 SPIRA_BOTH constexpr int hopper_region_log(int chunk, int begin) {
-    const bool whole = hopper_region_first(chunk) == hopper_chunk_whole;
-    return wgmma_row_log_most - (whole ? 0 : 1) - (begin > 0 ? 1 : 0);
+    const int first = hopper_region_first(chunk);
+    const int shorter = (first < hopper_chunk_whole) + (first < hopper_chunk_half);
+    return wgmma_row_log_most - shorter - (begin > 0 ? 1 : 0);
 }
 
 SPIRA_BOTH int hopper_pieces(int channels, int element) {
@@ -62,7 +63,9 @@ SPIRA_BOTH int hopper_row_bytes(const conv_shape *s) {
 SPIRA_BOTH int hopper_chunk_bytes(const conv_shape *s) {
     const int64_t bytes = hopper_row_bytes(s);
     if (bytes <= hopper_chunk_half && s->cout <= 64) {
-        return hopper_chunk_half;
+        const bool quarter =
+            bytes <= hopper_chunk_quarter && s->cout <= 32 && s->type == numeric_i8;
+        return quarter ? hopper_chunk_quarter : hopper_chunk_half;
     }
     const bool room = round_up(s->cout, 32) == hopper_long_columns;
     const int longer = hopper_chunk_long(numeric_size(s->type));
@@ -74,7 +77,7 @@ SPIRA_BOTH int hopper_chunk_bytes(const conv_shape *s) {
 // Bytes of a row of a stage.
 SPIRA_BOTH int hopper_stage_row(const conv_shape *s) {
     const int chunk = hopper_chunk_bytes(s);
-    return chunk == hopper_chunk_half ? hopper_chunk_whole : chunk;
+    return chunk <= hopper_chunk_half ? hopper_chunk_whole : chunk;
 }
 
 // Bytes of a chunk of a shortcut. row: of a row of a stage
@@ -87,10 +90,10 @@ SPIRA_BOTH int hopper_chunks(const conv_shape *s) {
     return (int)ceil_div(hopper_row_bytes(s), hopper_chunk_bytes(s));
 }
 
-// Whether a layer can have a fused shortcut. Stages of half chunks hold two offsets, and the
+// Whether a layer can have a fused shortcut. Stages of shorter chunks hold several offsets, and the
 // shortcut's whole chunks do not fit there.
 SPIRA_BOTH bool hopper_takes_shortcut(const conv_shape *s) {
-    return hopper_chunk_bytes(s) != hopper_chunk_half;
+    return hopper_chunk_bytes(s) > hopper_chunk_half;
 }
 
 // Whether a piece belongs to the second source. Then `piece` becomes its number in that source.
