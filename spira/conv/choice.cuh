@@ -37,9 +37,11 @@ SPIRA_API constexpr bool conv_plain_compiled(numeric type) {
 }
 
 SPIRA_API conv_kernel conv_kernel_of(const conv_shape *s, const device_info *d) {
-    const int least = s->volume <= 32 ? 16 : 32; // channels from which on Hopper's is faster,
-    const bool few = (s->cin <= 16 && s->cout <= 16) || s->cin < least || s->cout < least ||
-                     s->type == numeric_i8; // but not in int8
+    const int least = s->volume <= 32 ? 16 : 32; // channels from which on Hopper's is faster
+    const bool quarters = s->cin == 32 && s->cout > 16 && s->volume > 8 && s->volume <= 32;
+    const bool few = s->type == numeric_i8
+                         ? !quarters
+                         : (s->cin <= 16 && s->cout <= 16) || s->cin < least || s->cout < least;
     return narrow_takes(s, d) && (few || !hopper_takes(s, d)) ? conv_kernel_narrow
            : hopper_takes(s, d)                               ? conv_kernel_hopper
            : portable_takes(d)                                ? conv_kernel_portable

@@ -129,7 +129,7 @@ TEST(hopper_emulated_i8) {
     i8_layers_check<hopper>({{9, 40, 0, 20, numeric_i8},
                              {27, 32, 0, 32, numeric_i8},
                              {41, 16, 16, 20, numeric_i8},
-                             {6, 19, 0, 9, numeric_i8},
+                             {9, 32, 0, 19, numeric_i8},
                              {8, 64, 65, 64, numeric_i8},
                              {1, 128, 32, 96, numeric_i8},
                              {40, 16, 0, 33, numeric_i8},
