@@ -3,6 +3,7 @@
 // kernels, run on the host (emulate_numeric.h), against the same.
 #include "../support/emulate_numeric.h"
 
+#include "../support/downsample.h"
 #include "../support/growth.h"
 
 #include "../../spira/map.h"
@@ -168,6 +169,41 @@ TEST(growth_of_a_shell) {
         CHECK_EQUAL(o.set.count, growth_shell_steps[step].voxels);
         CHECK_EQUAL(growth_check_sum(p.layout, o.set, p.stride.x / 2),
                     growth_shell_steps[step].sum);
+    }
+}
+
+// Voxels, sums of coordinates and pairs of a kernel of 3 at each stride, computed elsewhere.
+TEST(growth_counts_of_a_shell) {
+    word_layout layout;
+    const std::vector<uint32_t> fine =
+        reference_scan<uint32_t>("beast_shell1024.vox32", 32, &layout);
+    if (fine.empty()) {
+        SKIP("no data/beast_shell1024.vox32");
+    }
+    const struct {
+        int stride;
+        int32_t voxels;
+        int64_t sum, pairs;
+    } known[] = {{2, 357096, 31980860781534, 5105158},
+                 {4, 90524, 4018478290296, 1324172},
+                 {8, 22574, 492391814201, 336598},
+                 {16, 5537, 58216634714, 83049},
+                 {32, 1342, 6801024329, 20970}};
+    const kernel_shape cube = kernel_cube(3, 1);
+    for (const auto &one : known) {
+        const triple stride = {one.stride, one.stride, one.stride};
+        set_outcome<uint32_t> o = downsample_on_host<uint32_t>(
+            &layout, fine, (int32_t)fine.size(), {1, 1, 1}, stride, (int32_t)fine.size());
+        REQUIRE(CHECK_EQUAL(o.count, one.voxels));
+        CHECK_EQUAL(growth_check_sum(layout, o, one.stride), one.sum);
+        kernel_shape kernel = cube;
+        kernel.stride = stride;
+        std::vector<int32_t> map((size_t)o.count * 27);
+        const voxel_set<uint32_t> set = {o.words.data(), &o.count, o.count};
+        CHECK_OK(map_build_host(&layout, &kernel, set, set, map.data()));
+        CHECK_EQUAL(std::count_if(map.begin(), map.end(), [](int32_t i) { return i >= 0; }),
+                    one.pairs);
+        guarded_finish();
     }
 }
 
