@@ -39,6 +39,32 @@ inline spira::voxel_set<W> set_as(const set_ref &s) {
     return {(W *)s.words, s.count, s.capacity};
 }
 
+struct voxelize_job {
+    const spira::word_layout *layout;
+    const spira::voxel_input *in;
+    set_ref set;
+    spira::voxel_rows rows;
+    spira::device_status *trouble;
+
+    template <typename W>
+    spira::voxelize_args<W> args() const {
+        return {layout, in, set_as<W>(set), rows, trouble};
+    }
+};
+
+struct expand_job {
+    const spira::word_layout *layout;
+    const spira::kernel_shape *kernel;
+    const spira::expand_rule *rule;
+    set_ref in, out;
+    spira::device_status *trouble;
+
+    template <typename W>
+    spira::expand_args<W> args() const {
+        return {layout, kernel, rule, set_as<W>(in), set_as<W>(out), trouble};
+    }
+};
+
 // A kernel map to build.
 struct map_job {
     const spira::word_layout *layout;
@@ -247,20 +273,14 @@ status device(int number, const spira::device_info **info);
 
 // ---- sets ----
 
-status voxelize_bytes(const spira::word_layout *layout, const spira::voxel_input *in,
-                      size_t *bytes);
-status voxelize(const spira::word_layout *layout, const spira::voxel_input *in, set_ref set,
-                spira::voxel_rows rows, spira::device_status *trouble, void *scratch,
-                size_t scratch_bytes, stream_ref stream);
+status voxelize_bytes(const voxelize_job *job, size_t *bytes);
+status voxelize(const voxelize_job *job, void *scratch, size_t scratch_bytes, stream_ref stream);
 // Marks rows of `order` from the count on with -1; unsorted [1]: set to 1 unless voxel[i] == i.
 status rows_finish(const int32_t *count, int32_t rows, int32_t *order, const int32_t *voxel,
                    int32_t *unsorted, stream_ref stream);
-status expand_bytes(const spira::word_layout *layout, const spira::kernel_shape *kernel,
-                    const spira::expand_rule *rule, set_ref in, int32_t capacity, size_t *bytes);
-status expand(const spira::device_info *info, const spira::word_layout *layout,
-              const spira::kernel_shape *kernel, const spira::expand_rule *rule, set_ref in,
-              set_ref out, spira::device_status *trouble, void *scratch, size_t scratch_bytes,
-              stream_ref stream);
+status expand_bytes(const expand_job *job, size_t *bytes);
+status expand(const spira::device_info *info, const expand_job *job, void *scratch,
+              size_t scratch_bytes, stream_ref stream);
 status choose_bytes(const choose_job *job, size_t *bytes);
 status choose(const choose_job *job, void *scratch, size_t scratch_bytes, stream_ref stream);
 status largest_bytes(const largest_job *job, size_t *bytes);

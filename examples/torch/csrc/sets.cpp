@@ -121,25 +121,26 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> voxelize(const Tensor &indice
     in.rows = rows;
     in.columns = 3;
     in.duplicates = spira::duplicates_report;
-    const set_ref set = set_of(words, kept, layout, "words");
     int32_t *unsorted = status.data_ptr<int32_t>() + status_unsorted;
     const spira::voxel_rows to = {voxel.data_ptr<int32_t>(), order.data_ptr<int32_t>(),
                                   begin.data_ptr<int32_t>()};
+    const voxelize_job job = {&inside, &in, set_of(words, kept, layout, "words"), to,
+                              status_at(status)};
     on_cpu(indices, inside, [&](auto word) {
         typedef decltype(word) W;
-        const spira::voxelize_args<W> args = {&inside, &in, set_as<W>(set), to, status_at(status)};
+        const spira::voxelize_args<W> args = job.args<W>();
         SPIRA_TRY(with_scratch(
             indices, [&](size_t *bytes) { return spira::voxelize_host_workspace<W>(&in, bytes); },
             [&](void *base, size_t size) { return spira::voxelize_host(&args, base, size); }));
-        rows_finish_host(*set.count, rows, to.order, to.voxel, unsorted);
+        rows_finish_host(*job.set.count, rows, to.order, to.voxel, unsorted);
         return spira::status_success();
     });
     on_gpu(
-        indices, [&](auto *bytes) { return gpu::voxelize_bytes(&inside, &in, bytes); },
+        indices, [&](auto *bytes) { return gpu::voxelize_bytes(&job, bytes); },
         [&](const auto &scope, void *base, size_t size) {
-            SPIRA_TRY(
-                gpu::voxelize(&inside, &in, set, to, status_at(status), base, size, scope.stream));
-            return gpu::rows_finish(set.count, rows, to.order, to.voxel, unsorted, scope.stream);
+            SPIRA_TRY(gpu::voxelize(&job, base, size, scope.stream));
+            return gpu::rows_finish(job.set.count, rows, to.order, to.voxel, unsorted,
+                                    scope.stream);
         });
     return {words, order, voxel, kept, status};
 }
@@ -158,27 +159,25 @@ std::tuple<Tensor, Tensor, Tensor> expand(const Tensor &words, const Tensor &cou
     SPIRA_CHECK(capacity >= 1, "capacity: ", capacity);
     Tensor made = words_new(words, layout, rows_of(capacity, "capacity"));
     Tensor kept = empty_like(words, at::kInt, {1}), status = status_new(words);
-    const set_ref in = set_of(words, count, layout, "words");
-    const set_ref out = set_of(made, kept, layout, "words");
-    if (!in.capacity) {
+    const expand_job job = {&layout,
+                            &kernel.shape,
+                            &rule,
+                            set_of(words, count, layout, "words"),
+                            set_of(made, kept, layout, "words"),
+                            status_at(status)};
+    if (!job.in.capacity) {
         return {made, kept.zero_(), status};
     }
     on_cpu(words, layout, [&](auto word) {
-        typedef decltype(word) W;
-        const spira::expand_args<W> args = {&layout,       &kernel.shape,  &rule,
-                                            set_as<W>(in), set_as<W>(out), status_at(status)};
+        const auto args = job.args<decltype(word)>();
         return with_scratch(
             words, [&](size_t *bytes) { return spira::expand_host_workspace(&args, bytes); },
             [&](void *base, size_t size) { return spira::expand_host(&args, base, size); });
     });
     on_gpu(
-        words,
-        [&](auto *bytes) {
-            return gpu::expand_bytes(&layout, &kernel.shape, &rule, in, out.capacity, bytes);
-        },
+        words, [&](auto *bytes) { return gpu::expand_bytes(&job, bytes); },
         [&](const auto &scope, void *base, size_t size) {
-            return gpu::expand(scope.info, &layout, &kernel.shape, &rule, in, out,
-                               status_at(status), base, size, scope.stream);
+            return gpu::expand(scope.info, &job, base, size, scope.stream);
         });
     return {made, kept, status};
 }

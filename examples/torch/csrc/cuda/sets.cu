@@ -30,19 +30,15 @@ status device(int number, const spira::device_info **info) {
 
 // ---- sets ---------------------------------------------------------------------------------------
 
-status voxelize_bytes(const spira::word_layout *layout, const spira::voxel_input *in,
-                      size_t *bytes) {
-    return spira::word_dispatch(layout, [&](auto word) {
-        return spira::voxelize_workspace<decltype(word)>(in, in->rows, bytes);
+status voxelize_bytes(const voxelize_job *job, size_t *bytes) {
+    return spira::word_dispatch(job->layout, [&](auto word) {
+        return spira::voxelize_workspace<decltype(word)>(job->in, job->in->rows, bytes);
     });
 }
 
-status voxelize(const spira::word_layout *layout, const spira::voxel_input *in, set_ref set,
-                spira::voxel_rows rows, spira::device_status *trouble, void *scratch,
-                size_t scratch_bytes, stream_ref stream) {
-    return spira::word_dispatch(layout, [&](auto word) {
-        typedef decltype(word) W;
-        const spira::voxelize_args<W> args = {layout, in, set_as<W>(set), rows, trouble};
+status voxelize(const voxelize_job *job, void *scratch, size_t scratch_bytes, stream_ref stream) {
+    return spira::word_dispatch(job->layout, [&](auto word) {
+        const auto args = job->args<decltype(word)>();
         return spira::voxelize(&args, scratch, scratch_bytes, stream);
     });
 }
@@ -66,24 +62,17 @@ status rows_finish(const int32_t *count, int32_t rows, int32_t *order, const int
     return spira::status_of_launch("rows_finish");
 }
 
-status expand_bytes(const spira::word_layout *layout, const spira::kernel_shape *kernel,
-                    const spira::expand_rule *rule, set_ref in, int32_t capacity, size_t *bytes) {
-    return spira::word_dispatch(layout, [&](auto word) {
-        typedef decltype(word) W;
-        const spira::expand_args<W> args = {
-            layout, kernel, rule, set_as<W>(in), {nullptr, nullptr, capacity}, nullptr};
+status expand_bytes(const expand_job *job, size_t *bytes) {
+    return spira::word_dispatch(job->layout, [&](auto word) {
+        const auto args = job->args<decltype(word)>();
         return spira::expand_workspace(&args, bytes);
     });
 }
 
-status expand(const spira::device_info *info, const spira::word_layout *layout,
-              const spira::kernel_shape *kernel, const spira::expand_rule *rule, set_ref in,
-              set_ref out, spira::device_status *trouble, void *scratch, size_t scratch_bytes,
-              stream_ref stream) {
-    return spira::word_dispatch(layout, [&](auto word) {
-        typedef decltype(word) W;
-        const spira::expand_args<W> args = {layout,        kernel,         rule,
-                                            set_as<W>(in), set_as<W>(out), trouble};
+status expand(const spira::device_info *info, const expand_job *job, void *scratch,
+              size_t scratch_bytes, stream_ref stream) {
+    return spira::word_dispatch(job->layout, [&](auto word) {
+        const auto args = job->args<decltype(word)>();
         return spira::expand(info, &args, scratch, scratch_bytes, stream);
     });
 }
