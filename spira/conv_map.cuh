@@ -108,9 +108,8 @@ SPIRA_API status conv_map_build(const device_info *gpu, const conv_map_request<W
                           ? map_forms_compact((int32_t *)p.order.compact, request->trouble)
                           : map_forms_os((int32_t *)p.order.map);
     forms.trouble = request->trouble;
-    enum { kinds = map_kind_os | map_kind_compact };
-    SPIRA_TRY(map_build_forms<W, kinds>(request->layout, &request->kernel, request->source,
-                                        request->outputs, &forms, stream));
+    SPIRA_TRY(map_build_forms<W, map_kinds_layout>(
+        request->layout, &request->kernel, request->source, request->outputs, &forms, stream));
     return order_build(gpu, &p.order, 1, p.scratch, p.scratch_bytes, stream);
 }
 

@@ -54,10 +54,13 @@ SPIRA_API map_launcher<W> map_launcher_of(const map_request<W> *r) {
     }
     if constexpr (kinds & map_kind_os) {
         if (kind == map_kind_os && plane_takes(&r->kernel)) {
-            launch = r->kernel.size.x == 2   ? plane_launch<W, 2, plane_form_os>
-                     : r->kernel.size.x == 7 ? plane_launch<W, 7, plane_form_os>
-                     : three                 ? plane_launch<W, 3, plane_form_os>
-                                             : plane_launch<W, 5, plane_form_os>;
+            if (!compact_takes(&r->kernel)) {
+                launch = r->kernel.size.x == 2 ? plane_launch<W, 2, plane_form_os>
+                                               : plane_launch<W, 7, plane_form_os>;
+            } else if constexpr (!(kinds & map_kind_rest)) {
+                launch =
+                    three ? plane_launch<W, 3, plane_form_os> : plane_launch<W, 5, plane_form_os>;
+            }
         }
     }
     if constexpr (kinds & map_kind_half) {

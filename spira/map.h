@@ -79,7 +79,11 @@ enum : unsigned {
     map_kind_half = 2,    // os alone, half
     map_kind_compact = 4, // compact
     map_kind_mixed = 8,   // everything else
-    map_kinds_all = 15
+    map_kinds_all = 15,
+    // What layouts are made of: compact maps, and os of kernels without that form. Those of others
+    // are built by the search of any kernel.
+    map_kind_rest = 16,
+    map_kinds_layout = map_kind_os | map_kind_compact | map_kind_rest
 };
 
 // The kind of forms.

@@ -298,9 +298,8 @@ static inline spira::status pairs_launch(const spira::device_info *gpu, const pa
     spira::map_forms forms = a.order.compact
                                  ? spira::map_forms_compact((int32_t *)a.order.compact, a.trouble)
                                  : spira::map_forms_os((int32_t *)a.order.map);
-    enum { kinds = spira::map_kind_os | spira::map_kind_compact };
-    SPIRA_TRY(
-        (spira::map_build_forms<word, kinds>(&p->words, &p->kernel, a.in, a.out, &forms, stream)));
+    SPIRA_TRY((spira::map_build_forms<word, spira::map_kinds_layout>(&p->words, &p->kernel, a.in,
+                                                                     a.out, &forms, stream)));
     SPIRA_TRY(spira::order_build(gpu, &a.order, 1, a.scratch, a.scratch_bytes, stream));
     const pairs_write_args write = {p->words,          a.in,           a.out,   a.rows, a.trouble,
                                     p->grid.origin,    p->rule.ratio,  p->subm, rows,   to,
