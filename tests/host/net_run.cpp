@@ -4,7 +4,9 @@
 #include "../support/net_plans.h"
 #include "../support/net_tables.h"
 
+#include <array>
 #include <map>
+#include <set>
 
 // ---- running ------------------------------------------------------------------------------------
 
@@ -334,11 +336,10 @@ TEST(net_host_groups) {
     check_network<uint32_t>(&n, 700, 1000, 1);
 }
 
-// Six voxels of stride `ratio`, and what a generative layer makes of them at stride 1, by a loop
-// over
+// Voxels of stride `ratio`, and what a generative layer makes of them at stride 1, by a loop over
 // inputs and offsets; weights count offsets from 1, features voxels.
-void check_generated(triple size, triple ratio, int32_t outputs, double sum) {
-    const int six[][3] = {{0, 0, 0}, {0, 0, 1}, {0, 1, 1}, {1, 0, 0}, {1, 1, 1}, {3, 2, 0}};
+void check_generated(const std::vector<triple> &cells, triple size, triple ratio, int32_t outputs,
+                     double sum) {
     network n;
     networks::network_begin(&n, 1);
     networks::network_add(&n, "made", net_layer_conv("", net_input, 1, 3, 2));
@@ -349,18 +350,20 @@ void check_generated(triple size, triple ratio, int32_t outputs, double sum) {
     host_run<uint32_t> r;
     word_need need = {};
     r.net = &n;
-    r.limits = limits_make(6, 1);
+    r.limits = limits_make((int32_t)cells.size(), 1);
     r.limits.keep_all = r.limits.count_pairs = true;
     r.limits.stride = ratio;
     need.batches = 1;
-    need.hi = triple_multiply({3, 2, 1}, ratio);
+    for (const triple &cell : cells) {
+        need.hi = triple_max(need.hi, triple_multiply(cell, ratio));
+    }
     REQUIRE_OK(net_need(n.layers, 1, &r.limits, &need));
     REQUIRE_OK(word_fit(&need, &r.layout));
     const kernel_shape kernel = {size, {1, 1, 1}, {1, 1, 1}, false};
     const int volume = kernel_volume(&kernel);
     std::map<uint32_t, float> wanted;
-    for (const auto &v : six) {
-        const triple at = triple_multiply({v[0], v[1], v[2]}, ratio);
+    for (const triple &cell : cells) {
+        const triple at = triple_multiply(cell, ratio);
         r.words.push_back(word_pack<uint32_t>(&r.layout, {0, at.x, at.y, at.z}));
         r.features.push_back((float)r.words.size());
         for (int k = 0; k < volume; ++k) {
@@ -392,16 +395,37 @@ void check_generated(triple size, triple ratio, int32_t outputs, double sum) {
     for (int k = 0; k < volume; ++k) {
         pairs += ((const int32_t *)(r.memory + r.plan->map[0].pairs))[k];
     }
-    CHECK_EQUAL(pairs, 6 * volume);
+    CHECK_EQUAL(pairs, (int32_t)cells.size() * volume);
 }
 
 // The first two are the numbers that MinkowskiEngine's generative layer gives.
 TEST(net_host_generated_numbers) {
-    check_generated({3, 3, 3}, {2, 2, 2}, 124, 7938);
-    check_generated({2, 2, 2}, {2, 2, 2}, 48, 756);
-    check_generated({4, 4, 4}, {2, 2, 2}, 248, 0);
-    check_generated({2, 5, 4}, {3, 1, 2}, 172, 0);
-    check_generated({1, 2, 1}, {4, 4, 4}, 12, 0);
+    const std::vector<triple> six = {{0, 0, 0}, {0, 0, 1}, {0, 1, 1},
+                                     {1, 0, 0}, {1, 1, 1}, {3, 2, 0}};
+    check_generated(six, {3, 3, 3}, {2, 2, 2}, 124, 7938);
+    check_generated(six, {2, 2, 2}, {2, 2, 2}, 48, 756);
+    check_generated(six, {4, 4, 4}, {2, 2, 2}, 248, 0);
+    check_generated(six, {2, 5, 4}, {3, 1, 2}, 172, 0);
+    check_generated(six, {1, 2, 1}, {4, 4, 4}, 12, 0);
+}
+
+// What it makes of a shell at stride 16: numbers that were computed elsewhere.
+TEST(net_host_generated_shell) {
+    word_layout layout;
+    std::set<std::array<int, 3>> coarse;
+    for (uint32_t word : reference_scan<uint32_t>("beast_shell1024.vox32", 2, &layout)) {
+        const voxel v = word_unpack<uint32_t>(&layout, word);
+        coarse.insert({v.x / 16, v.y / 16, v.z / 16});
+    }
+    if (coarse.empty()) {
+        SKIP("no data/beast_shell1024.vox32");
+    }
+    std::vector<triple> cells;
+    for (const std::array<int, 3> &cell : coarse) {
+        cells.push_back({cell[0], cell[1], cell[2]});
+    }
+    check_generated(cells, {2, 2, 2}, {2, 2, 2}, 44296, 0);
+    check_generated(cells, {3, 3, 3}, {2, 2, 2}, 65539, 0);
 }
 
 TEST(net_host_known_networks) {
