@@ -80,24 +80,30 @@ SPIRA_DEVICE int norm_rows_lane(int32_t count, int lane, int lanes) {
     return count > lane ? (count - 1 - lane) / lanes + 1 : 0;
 }
 
-// Adds up `count` rows of 8 channels, `step` elements from one to the next. in, out_grad: of the
-// first. of: of these channels. all: there are 8 of them.
+// The rows of 8 channels that a lane adds up.
+template <typename E>
+struct norm_lane_rows {
+    const E *in, *out_grad; // of the first one
+    int64_t step;           // elements from one to the next
+    int count, channels;    // channels: from the first of the 8 on
+    bool wide;
+    const norm_groups_statistics *of; // of these channels
+};
+
 template <typename E, bool grad>
-SPIRA_DEVICE void norm_lane_sums(const E *in, const E *out_grad, int64_t step, int channels,
-                                 bool wide, int count, const norm_groups_statistics *of,
-                                 norm_pair (&own)[norm_group]) {
+SPIRA_DEVICE void norm_lane_sums(const norm_lane_rows<E> &rows, norm_pair (&own)[norm_group]) {
     float first[norm_group] = {}, a[norm_group] = {}, b[norm_group] = {};
     norm_groups_statistics by[norm_group] = {};
 #pragma unroll
-    for (int k = 0; k < norm_group && grad && count > 0; ++k) {
-        by[k] = of[min(k, channels - 1)];
+    for (int k = 0; k < norm_group && grad && rows.count > 0; ++k) {
+        by[k] = rows.of[min(k, rows.channels - 1)];
     }
 #pragma unroll 4
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < rows.count; ++i) {
         wide_elements<E, norm_group> row, g;
-        wide_read_channels(in + i * step, channels, 0, wide, row);
+        wide_read_channels(rows.in + i * rows.step, rows.channels, 0, rows.wide, row);
         if (grad) {
-            wide_read_channels(out_grad + i * step, channels, 0, wide, g);
+            wide_read_channels(rows.out_grad + i * rows.step, rows.channels, 0, rows.wide, g);
         }
 #pragma unroll
         for (int k = 0; k < norm_group; ++k) {
@@ -118,7 +124,7 @@ SPIRA_DEVICE void norm_lane_sums(const E *in, const E *out_grad, int64_t step, i
     for (int k = 0; k < norm_group; ++k) {
         own[k] = {a[k], b[k]};
         if (!grad) {
-            const float mean = count == 0 ? 0.0f : float_divide(a[k], (float)count);
+            const float mean = rows.count == 0 ? 0.0f : float_divide(a[k], (float)rows.count);
             const float about = fmaf(-mean, a[k], b[k]);
             own[k] = {first[k] + mean, about < 0 ? 0.0f : about}; // NaN stays
         }
@@ -142,10 +148,15 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
         if (c < a.channels) {
             const int64_t begin = ((int64_t)rows.first + lane) * a.channels + c;
             norm_pair mine[norm_group];
-            norm_lane_sums<E, grad>((const E *)a.in + begin, (const E *)t.args.out_grad + begin,
-                                    (int64_t)lanes * a.channels, a.channels - c, t.wide,
-                                    norm_rows_lane(rows.count, lane, lanes),
-                                    t.places.of + (int64_t)blockIdx.y * a.channels + c, mine);
+            const norm_lane_rows<E> lane_rows = {(const E *)a.in + begin,
+                                                 (const E *)t.args.out_grad + begin,
+                                                 (int64_t)lanes * a.channels,
+                                                 norm_rows_lane(rows.count, lane, lanes),
+                                                 a.channels - c,
+                                                 t.wide,
+                                                 t.places.of + (int64_t)blockIdx.y * a.channels +
+                                                     c};
+            norm_lane_sums<E, grad>(lane_rows, mine);
 #pragma unroll
             for (int k = 0; k < norm_group; ++k) {
                 pairs[lane * width + own + k] = mine[k];
