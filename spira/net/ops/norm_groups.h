@@ -10,7 +10,7 @@ namespace spira {
 
 // But for its groups, as net_op_norm.
 struct net_op_norm_groups : net_op_norm {
-    enum { members = net_op_norm::members | net_member_groups };
+    enum { members = (int)net_op_norm::members | (int)net_member_groups };
 };
 
 SPIRA_API status net_op_shape(net_op_norm_groups, net_plan *p, int i) {
