@@ -113,6 +113,66 @@ def test_sequences_use_it_and_hooks_are_called():
     cases.close_parameters(one, other, 1e-4, 2e-5)
 
 
+def test_eval_mode():
+    """Without gradients one operator, with them PyTorch's modules; both compute the same."""
+    scene = Scene(channels=24)
+    rows = len(scene.indices)
+    for converted, padding, kind, bound in ((False, 0, torch.float32, 1e-5),
+                                            (True, 0, torch.float16, 2e-3),
+                                            (True, 9, torch.float32, 1e-5),
+                                            (True, 9, torch.bfloat16, 1e-2)):
+        norm, judge = norms(24, converted)
+        norm.eval(), judge.eval()
+        f, i, count = spconv.pad((scene.features * 2 + 1).to(kind), scene.indices, rows + padding)
+        x = spconv.SparseConvTensor(f.to(DEVICE), i.to(DEVICE), scene.shape, 2,
+                                    count=count.to(DEVICE) if padding else None)
+        added = x.replace_feature(torch.randn_like(x.features))
+        wanted = judge(x.features[:rows].double().cpu())
+        with_sum = wanted + added.features[:rows].double().cpu()
+        calls = ((lambda: spconv.norm_relu(norm, x), wanted.relu()),
+                 (lambda: spconv.norm_relu(norm, x, added), with_sum.relu()),
+                 (lambda: spconv.SparseSequential(norm, nn.ReLU())(x), wanted.relu()),
+                 (lambda: spconv.SparseSequential(norm)(x), wanted))
+        for call, exact in calls:
+            followed = call().features
+            assert followed.grad_fn is not None
+            with torch.no_grad():
+                y = call().features
+            close(y[:rows], exact, bound), close(followed[:rows], exact, bound)
+            assert not y[rows:].any(), "rows behind the count"
+
+
+def test_eval_mode_is_watched():
+    """Hooks, those of all modules too, and modes that see each operator get PyTorch's modules."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    scene = Scene()
+    norm = nn.BatchNorm1d(4).to(DEVICE).eval()
+    x, _ = scene.tensor(spconv)
+    with torch.no_grad():
+        fused = spconv.norm_relu(norm, x).features
+        with Watch():
+            close(spconv.norm_relu(norm, x).features, fused)
+        assert any("batch_norm" in name for name in seen) and "spira.norm_eval.default" not in seen
+        called = []
+        hook = nn.modules.module.register_module_forward_hook(lambda m, *_: called.append(m))
+        try:
+            close(spconv.norm_relu(norm, x).features, fused)
+            close(spconv.SparseSequential(norm)(x).features, x.features)
+        finally:
+            hook.remove()
+        assert called.count(norm) == 2
+        assert spconv.norm_relu(norm, x).features.equal(fused) and called.count(norm) == 2
+        norm.running_mean.add_(1) # read anew by each call
+        close(spconv.norm_relu(norm, x).features, torch.relu(norm(x.features)))
+
+
 # ---- rows that are made again -------------------------------------------------------------------
 
 @contextlib.contextmanager

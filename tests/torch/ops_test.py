@@ -763,6 +763,7 @@ def test_opcheck_of_norms():
         y, centre, invstd = ops.norm(x, residual, number, weight, bias, None, None, None, 0.1, 1e-3,
                                      relu, False)
         check(ops.norm_apply.default, (x, residual, number, weight, bias, centre, invstd, relu))
+        check(ops.norm_eval.default, (x, residual, number, weight, bias, mean, var, 1e-3, relu))
         check(ops.norm_backward.default, (g, x, y if residual is not None else None, number, weight,
                                           bias, centre, invstd, relu, residual is not None))
         again = ops.norm_apply(x, residual, number, weight, bias, centre, invstd, relu)

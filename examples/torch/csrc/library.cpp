@@ -57,6 +57,8 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
           "float momentum, float eps, bool relu, bool again) -> (Tensor, Tensor, Tensor)");
     m.def("norm_apply(Tensor input, Tensor? residual, Tensor? count, Tensor? weight, Tensor? bias, "
           "Tensor mean, Tensor invstd, bool relu) -> Tensor");
+    m.def("norm_eval(Tensor input, Tensor? residual, Tensor? count, Tensor? weight, Tensor? bias, "
+          "Tensor mean, Tensor var, float eps, bool relu) -> Tensor");
     m.def("norm_backward(Tensor grad, Tensor input, Tensor? output, Tensor? count, Tensor? weight, "
           "Tensor? bias, Tensor mean, Tensor invstd, bool relu, bool residual) "
           "-> (Tensor, Tensor, Tensor, Tensor)");
@@ -98,6 +100,7 @@ static void implement(torch::Library &m) {
     m.impl("join", &join);
     m.impl("norm", &norm);
     m.impl("norm_apply", &norm_apply);
+    m.impl("norm_eval", &norm_eval);
     m.impl("norm_backward", &norm_backward);
     m.impl("pool", &pool);
     m.impl("pool_backward", &pool_backward);

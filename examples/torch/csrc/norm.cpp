@@ -342,6 +342,28 @@ Tensor norm_apply(const Tensor &input, const optional<Tensor> &residual,
     return norm_apply_host(c, mean, invstd);
 }
 
+Tensor norm_eval(const Tensor &input, const optional<Tensor> &residual,
+                 const optional<Tensor> &count, const optional<Tensor> &weight,
+                 const optional<Tensor> &bias, const Tensor &mean, const Tensor &var, double eps,
+                 bool relu) {
+    const norm_call c = norm_call_of(input, residual, count, weight, bias, relu);
+    norm_vector(mean, "running_mean", input);
+    norm_vector(var, "running_var", input);
+#ifdef SPIRA_TORCH_CUDA
+    if (c.x.is_cuda()) {
+        const cuda_scope scope(c.x);
+        Tensor y = empty_as(c.x);
+        norm_job job = norm_job_of(c, mean, var);
+        job.var = job.invstd;
+        job.eps = (float)eps;
+        job.y = y.data_ptr();
+        require(gpu::norm_apply(scope.info, &job, scope.stream));
+        return y;
+    }
+#endif
+    return norm_apply_host(c, mean, (var + eps).rsqrt());
+}
+
 four norm_backward(const Tensor &out_grad, const Tensor &input, const optional<Tensor> &output,
                    const optional<Tensor> &count, const optional<Tensor> &weight,
                    const optional<Tensor> &bias, const Tensor &mean, const Tensor &invstd,

@@ -32,6 +32,7 @@ struct norm_job {
     float momentum, eps;
     // forward: results; backward and norm_apply: inputs
     float *mean, *invstd; // [channels]
+    const float *var;     // norm_apply: instead of invstd, with eps; or null
     // backward
     const void *grad;
     const void *output; // y, where there are a residual and a ReLU
@@ -48,7 +49,7 @@ namespace gpu {
 int64_t norm_slots(const spira::device_info *info, int channels);
 spira::status norm(const spira::device_info *info, const norm_job *job, float *slots,
                    stream_ref stream);
-// y again, from a mean and invstd that are known: the same bits as norm wrote.
+// y from statistics that are known: from a mean and invstd the same bits as norm wrote.
 spira::status norm_apply(const spira::device_info *info, const norm_job *job, stream_ref stream);
 spira::status norm_backward(const spira::device_info *info, const norm_job *job, float *slots,
                             stream_ref stream);

@@ -122,6 +122,11 @@ Tensor norm_apply(const Tensor &input, const optional<Tensor> &residual,
                   const optional<Tensor> &count, const optional<Tensor> &weight,
                   const optional<Tensor> &bias, const Tensor &mean, const Tensor &invstd,
                   bool relu);
+// Of eval mode: from running statistics. No gradients.
+Tensor norm_eval(const Tensor &input, const optional<Tensor> &residual,
+                 const optional<Tensor> &count, const optional<Tensor> &weight,
+                 const optional<Tensor> &bias, const Tensor &mean, const Tensor &var, double eps,
+                 bool relu);
 std::tuple<Tensor, Tensor, Tensor, Tensor>
 norm_backward(const Tensor &grad, const Tensor &input, const optional<Tensor> &output,
               const optional<Tensor> &count, const optional<Tensor> &weight,

@@ -162,6 +162,11 @@ def _norm_apply(input, residual, count, weight, bias, mean, invstd, relu):
     return whole(input)
 
 
+@fake("spira::norm_eval")
+def _norm_eval(input, residual, count, weight, bias, mean, var, eps, relu):
+    return whole(input)
+
+
 @fake("spira::norm_backward")
 def _norm_backward(grad, input, output, count, weight, bias, mean, invstd, relu, residual):
     added = whole(input) if residual else input.new_empty(0, dtype=torch.float32)

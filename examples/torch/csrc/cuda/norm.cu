@@ -67,7 +67,7 @@ SPIRA_DEVICE norm_column<wide> norm_column_of(const norm_job &job, int column) {
     for (int i = 0; i < wide; ++i) {
         const int channel = column * wide + i;
         c.mean[i] = job.mean[channel];
-        c.invstd[i] = job.invstd[channel];
+        c.invstd[i] = job.var ? rsqrtf(job.var[channel] + job.eps) : job.invstd[channel];
         c.scale[i] = c.invstd[i] * (job.weight ? job.weight[channel] : 1.0f);
         c.bias[i] = job.bias ? job.bias[channel] : 0.0f;
     }

@@ -5,7 +5,7 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
-from .norm import BatchNorm1d, counted, is_plain, norm_relu
+from .norm import BatchNorm1d, counted, fused, is_plain, norm_relu
 from .tensor import SparseConvTensor, refuse_proxy
 
 ops = torch.ops.spira
@@ -37,12 +37,18 @@ ORDERLESS = (nn.modules.batchnorm._BatchNorm, nn.ReLU, nn.LeakyReLU, nn.GELU, nn
              nn.Softplus)
 
 
+BATCH_NORMS = nn.BatchNorm1d, BatchNorm1d
+
+
 def apply_to_features(module, x):
     """An ordinary module on the features of a SparseConvTensor."""
     coordinates = x.coordinates()
     stays = x.has_ordered() and isinstance(module, ORDERLESS)
     features = x.ordered() if stays else x.features
-    made = counted(module, features, x)
+    made = fused(module, features, x.count) if type(module) in BATCH_NORMS and \
+        is_plain(module) else None
+    if made is None:
+        made = counted(module, features, x)
     return x.with_ordered(made, coordinates) if stays else x.replace_feature(made)
 
 

@@ -4,45 +4,58 @@ padding, of which they count the real rows only."""
 import torch
 from torch import nn
 from torch.compiler import is_compiling
+from torch.nn.modules import module as every
 
 from .. import layers
 from ..maps import TYPES
 from .geometry import padded
 
 norm_op = torch.ops.spira.norm.default
+eval_op = torch.ops.spira.norm_eval.default
 
 
 def is_plain(module):
     """Whether calling a module does nothing but its forward."""
     return not (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or
-                module._backward_pre_hooks)
+                module._backward_pre_hooks or every._global_forward_hooks or
+                every._global_forward_pre_hooks or every._global_backward_hooks or
+                every._global_backward_pre_hooks)
 
 
 def fused(norm, features, count, residual=None, relu=False):
-    """A batch norm of training over all rows or over `count`, the residual added, and a ReLU: by
-    the operator. None where it does not compute that."""
+    """A batch norm over all rows or over `count`, the residual added, and a ReLU: by an operator.
+    None where none computes that: in `eval` mode with gradients, for example."""
     known = type(norm) is BatchNorm1d or (type(norm) is nn.BatchNorm1d and count is None)
     dtype, shape = features.dtype, features.shape
-    if not known or norm.momentum is None or dtype not in TYPES or len(shape) != 2:
+    if not known or dtype not in TYPES or len(shape) != 2 or not shape[0] or \
+            shape[1] != norm.num_features:
         return None
     own, state = norm._parameters, norm._buffers # faster than attributes
     weight, bias = own["weight"], own["bias"]
     mean, var, batches = state["running_mean"], state["running_var"], state["num_batches_tracked"]
-    if not norm.training:
-        if mean is not None:
-            return None
-    elif not norm.track_running_stats:
-        mean = var = batches = None
-    compiling = is_compiling()
-    if shape[1] != norm.num_features or (count is None and (shape[0] < 2 or compiling)):
-        return None
     if (weight is not None and weight.dtype != torch.float32) or (
             mean is not None and mean.dtype != torch.float32):
         return None
     if residual is not None and (residual.dtype != dtype or residual.shape != shape):
         return None
+    compiling = is_compiling()
+    if not norm.training and mean is not None:
+        if compiling or is_watched(features, residual, weight, bias):
+            return None
+        return eval_op(features, residual, count, weight, bias, mean, var, norm.eps, relu)
+    if not norm.track_running_stats:
+        mean = var = batches = None
+    if norm.momentum is None or (count is None and (shape[0] < 2 or compiling)):
+        return None
     return norm_op(features, residual, count, weight, bias, mean, var, batches, norm.momentum,
                    norm.eps, relu, layers.recompute > 1 and not compiling)[0]
+
+
+def is_watched(*tensors):
+    """Whether somebody follows what is computed from tensors: autograd, or a mode that sees each
+    operator, as export does."""
+    return torch._C._len_torch_dispatch_stack() > 0 or (
+        torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors))
 
 
 def norm_relu(norm, x, residual=None):
@@ -53,7 +66,8 @@ def norm_relu(norm, x, residual=None):
     residual  SparseConvTensor of the same voxels, or None
 
     Returns a SparseConvTensor. In training one operator computes it, and keeps x alone; with a
-    residual the result, too. In other cases it is what the modules compute one by one.
+    residual the result, too; in `eval` mode, without gradients, one kernel. In other cases it is
+    what the modules compute one by one.
     """
     coordinates, stays = x.coordinates(), x.has_ordered()
     if residual is not None and residual.coordinates() is not coordinates:
@@ -110,7 +124,8 @@ class BatchNorm1d(nn.BatchNorm1d):
             return norm_of_nothing(self, input)
         count = getattr(input, "_spira_count", None) if count is None else count
         if not (self.training or self.running_mean is None):
-            return super().forward(input)
+            made = fused(self, input, count)
+            return super().forward(input) if made is None else made
         if count is None:
             check_no_padding(input)
         elif self.momentum is None:
