@@ -190,8 +190,9 @@ static float *conv_new(const layer &l, const conv_epilogue *e) {
 }
 
 static reference_verdict judge(const layer &l, const conv_epilogue *e, const void *out) {
-    return reference_conv_check(&l.shape, l.in.data(), l.in2_or_null(), (int64_t)l.inputs.size(),
-                                l.weight.data(), l.map.data(), l.count(), e, out);
+    return reference_conv_check(
+        {l.shape, l.in.data(), l.in2_or_null(), l.weight.data(), l.map.data(), l.count()},
+        (int64_t)l.inputs.size(), e, out);
 }
 
 // conv_sum_host in float and in double, and conv_host, against the dense convolution.
@@ -508,7 +509,7 @@ TEST(reference_takes_overflow) {
     const float in = 60000, weight = 2;
     uint16_t out = 0x7c00;
     auto ratio = [&] {
-        return reference_conv_check(&s, &in, nullptr, 1, &weight, nullptr, 1, &epilogue_none, &out)
+        return reference_conv_check({s, &in, nullptr, &weight, nullptr, 1}, 1, &epilogue_none, &out)
             .ratio;
     };
     CHECK(ratio() <= 1);

@@ -365,8 +365,9 @@ SPIRA_API reference_verdict problem_judge(const problem *p, const void *out,
     in.resize(in.size() + (size_t)p->shape.cin);
     in2.resize(in2.size() + (size_t)p->shape.cin2);
     map.push_back(-1);
-    return reference_conv_check(&p->shape, in.data(), in2.data(), p->inputs + 1, p->weight.data(),
-                                p->identity ? nullptr : map.data(), p->outputs, &e, out, shortcut);
+    return reference_conv_check({p->shape, in.data(), in2.data(), p->weight.data(),
+                                 p->identity ? nullptr : map.data(), p->outputs},
+                                p->inputs + 1, &e, out, shortcut);
 }
 
 // Fails the test and prints the worst output, unless all are within their bounds.

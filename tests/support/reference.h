@@ -339,22 +339,18 @@ SPIRA_API reference_shortcut reference_shortcut_make(const spira::conv_shape *sh
 // Twice the textbook bound, because tensor cores cut off where fp32 units round. A shortcut's terms
 // are terms too, and its bound is added.
 //
-// inputs   shape.type: how in, weight and residual enter, and how `out` and the residual are stored
-//          in [inputs, cin], in2 [inputs, cin2] or null, weight [volume, cin + cin2, cout]: floats,
-//          rounded here as operands of the type
-//          map [outputs, volume] or null for the identity; out [outputs, cout]
+// inputs   layer: floats, rounded here as operands of shape.type, in which `out` [outputs, cout] and
+//          the residual are stored; `inputs` rows of in and in2
 //          shortcut: computed along with it, or null
-SPIRA_API reference_verdict reference_conv_check(const spira::conv_shape *shape, const float *in,
-                                                 const float *in2, int64_t inputs,
-                                                 const float *weight, const int32_t *map,
-                                                 int32_t outputs, const spira::conv_epilogue *e,
-                                                 const void *out,
+SPIRA_API reference_verdict reference_conv_check(const spira::conv_host_args &layer, int64_t inputs,
+                                                 const spira::conv_epilogue *e, const void *out,
                                                  const reference_shortcut *shortcut = nullptr) {
-    const int64_t cout = shape->cout, total = outputs * cout;
+    const spira::conv_shape *const shape = &layer.shape;
+    const int64_t cout = shape->cout, total = layer.outputs * cout;
     const int64_t more = shortcut ? shortcut->terms : 0;
     const int64_t counts[3] = {inputs * shape->cin, inputs * shape->cin2,
                                (int64_t)shape->volume * (shape->cin + shape->cin2) * cout};
-    const float *given[3] = {in, in2, weight};
+    const float *given[3] = {layer.in, layer.in2, layer.weight};
     std::vector<float> operand[3], absolute[3];
     for (int a = 0; a < 3; ++a) {
         operand[a].resize((size_t)counts[a] + 1); // an address even where there is nothing
@@ -366,13 +362,14 @@ SPIRA_API reference_verdict reference_conv_check(const spira::conv_shape *shape,
     }
     std::vector<double> sum((size_t)total + 1), magnitude((size_t)total + 1);
     spira::conv_host_args args = {
-        *shape, operand[0].data(), operand[1].data(), operand[2].data(), map, outputs};
+        *shape, operand[0].data(), operand[1].data(), operand[2].data(), layer.map, layer.outputs};
     CHECK_OK(spira::conv_sum_host(&args, sum.data()));
-    args = {*shape, absolute[0].data(), absolute[1].data(), absolute[2].data(), map, outputs};
+    args = {*shape,    absolute[0].data(), absolute[1].data(), absolute[2].data(),
+            layer.map, layer.outputs};
     CHECK_OK(spira::conv_sum_host(&args, magnitude.data()));
     reference_verdict worst = {-1, 0, 0, 0, 0};
-    for (int64_t o = 0; o < outputs; ++o) {
-        double c = 2.0 * (double)(reference_terms(shape, map, o) + more + 4);
+    for (int64_t o = 0; o < layer.outputs; ++o) {
+        double c = 2.0 * (double)(reference_terms(shape, layer.map, o) + more + 4);
         for (int64_t i = o * cout; i < (o + 1) * cout; ++i) {
             double error = c * (magnitude[(size_t)i] / (1 << 24) + 0x1p-149);
             double residual =

@@ -556,10 +556,10 @@ SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *
     if (joined) {
         shortcut = reference_net_shortcut(run, spira::net_number(l->residual));
     }
-    return reference_conv_check(&shape, in.data(), in2.data(),
-                                reference_net_voxels(run, spira::net_number(l->source)),
-                                run->params + reference_net_params(run->net, layer).weight,
-                                map.data(), reference_net_voxels(run, layer), &e,
+    return reference_conv_check({shape, in.data(), in2.data(),
+                                 run->params + reference_net_params(run->net, layer).weight,
+                                 map.data(), reference_net_voxels(run, layer)},
+                                reference_net_voxels(run, spira::net_number(l->source)), &e,
                                 run->feature[1 + layer], joined ? &shortcut : nullptr);
 }
 
