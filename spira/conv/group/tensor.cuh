@@ -169,19 +169,19 @@ SPIRA_DEVICE void group_mma_add(const E *in, uint32_t pitch, int32_t low, int32_
     }
 }
 
-// Finishes the warp's outputs.
+// Finishes the warp's outputs: in a loop in which the sums move down through their registers, since
+// eight copies of the epilogue would take ten times as long to compile.
 template <typename E, int wide>
 SPIRA_DEVICE void group_mma_store(const conv_group_args &a, bool wide_out,
                                   const group_mma_place &own,
-                                  const float (&sum)[group_fragments][wide][4]) {
+                                  float (&sum)[group_fragments][wide][4]) {
     const int lane = warp_lane(), g = lane / 4, odd = g % 2;
     const conv_params p = group_output_params(a, wide_out);
-    const conv_output out = conv_output_of(p, own.c + g / (2 / wide) * 4);
-#pragma unroll
-    for (int f = 0; f < group_fragments; ++f) {
-        const int row = f * group_fragment + lane % 4 * 2;
+#pragma unroll 1
+    for (int row = lane % 4 * 2; row < group_mma_rows; row += group_fragment) {
+        const conv_output out = conv_output_of(p, own.c + g / (2 / wide) * 4);
         if constexpr (wide == 1) { // lanes of two channels exchange: each has four of one output
-            const float(&s)[4] = sum[f][0];
+            const float(&s)[4] = sum[0][0];
             const float x = __shfl_xor_sync(~0u, odd ? s[0] : s[1], 4);
             const float y = __shfl_xor_sync(~0u, odd ? s[2] : s[3], 4);
             const float4 four = odd ? make_float4(x, y, s[1], s[3]) : make_float4(s[0], s[2], x, y);
@@ -193,10 +193,15 @@ SPIRA_DEVICE void group_mma_store(const conv_group_args &a, bool wide_out,
             for (int i = 0; i < 2; ++i) {
                 if (row + i < own.rows) {
                     conv_output_store<E>(p, out, own.row + row + i,
-                                         make_float4(sum[f][0][i], sum[f][0][2 + i], sum[f][1][i],
-                                                     sum[f][1][2 + i]));
+                                         make_float4(sum[0][0][i], sum[0][0][2 + i], sum[0][1][i],
+                                                     sum[0][1][2 + i]));
                 }
             }
+        }
+#pragma unroll
+        for (int e = 0; e < (group_fragments - 1) * wide * 4; ++e) {
+            const int f = e / (wide * 4), band = e / 4 % wide;
+            sum[f][band][e % 4] = sum[f + 1][band][e % 4];
         }
     }
 }
