@@ -71,13 +71,14 @@ struct launch_config {
     bool programmatic = false; // the kernel calls pdl_wait, and device_info.programmatic is set
     size_t shared = 0;         // bytes of dynamic shared memory
     unsigned cluster = 0;      // thread blocks in a cluster; 0 and 1: none
+    bool cooperative = false;  // thread blocks wait for one another: all fit at a time, or an error
 };
 
 // With SPIRA_NVTX, profilers see a range of this name around each launch.
 template <typename... P, typename... A>
 SPIRA_API status kernel_launch(void (*kernel)(P...), const launch_config &as,
                                const A &...arguments) {
-    cudaLaunchAttribute attribute[2] = {};
+    cudaLaunchAttribute attribute[3] = {};
     cudaLaunchConfig_t config = {};
     config.gridDim = as.blocks;
     config.blockDim = as.threads;
@@ -94,6 +95,11 @@ SPIRA_API status kernel_launch(void (*kernel)(P...), const launch_config &as,
         a->id = cudaLaunchAttributeClusterDimension;
         a->val.clusterDim.x = as.cluster;
         a->val.clusterDim.y = a->val.clusterDim.z = 1;
+    }
+    if (as.cooperative) {
+        cudaLaunchAttribute *a = &attribute[config.numAttrs++];
+        a->id = cudaLaunchAttributeCooperative;
+        a->val.cooperative = 1;
     }
 #ifdef SPIRA_NVTX
     nvtxRangePushA(as.subject);

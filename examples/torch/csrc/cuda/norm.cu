@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/cuda/norm.cu: the kernels of norm.h.
 //
-// Each direction is three kernels: two sums of each channel over a part of the rows for each thread
-// block; the sums of the parts; and the rows themselves. A thread stays with a few neighbouring
-// channels (a column), so that their statistics lie in its registers.
+// Each direction is one kernel, whose thread blocks wait for one another twice: two sums of each
+// channel over a part of the rows for each thread block; the sums of the parts; and the rows
+// themselves. A thread stays with a few neighbouring channels (a column), so that their statistics
+// lie in its registers.
 #include "../norm.h"
 
 #include "spira/base/launch.cuh"
 #include "spira/numeric.cuh"
+
+#include <cooperative_groups.h>
 
 namespace spira_torch {
 namespace gpu {
@@ -16,16 +19,24 @@ using namespace spira;
 
 enum { norm_threads = 256, norm_batch = 4, norm_waves = 2 };
 
+typedef float norm_shared[norm_threads];
+
 // Thread blocks of a multiprocessor at a time: backward loads three arrays and needs twice the
 // registers.
-SPIRA_BOTH int norm_resident(bool backward) {
-    return backward ? 2 : 4;
+SPIRA_BOTH constexpr int norm_resident(bool backward) {
+    return backward ? 2 : 3;
 }
 
 template <typename E, int wide>
 struct alignas(sizeof(E) * wide) norm_pack {
     E v[wide];
 };
+
+// Thread blocks of a multiprocessor in a grid. Those of a backward pass leave room: beside it NCCL's
+// kernels wait for other GPUs, and the grid starts when all of it fits.
+SPIRA_BOTH constexpr int norm_share(bool backward) {
+    return backward ? 1 : 3;
+}
 
 struct norm_params {
     norm_job job;
@@ -143,14 +154,10 @@ SPIRA_DEVICE void norm_sum(const norm_job &job, int column, int64_t first, int64
     }
 }
 
-// grid (parts): slots [part, 2, channels]
+// The sums of a thread block's part of the rows, into slots [part, 2, channels].
 template <typename E, int wide, bool backward>
-SPIRA_KERNEL void __launch_bounds__(norm_threads)
-    norm_sums_kernel(const __grid_constant__ norm_params p) {
-    __shared__ float shared[2 * wide][norm_threads];
-    const norm_place at = norm_place_of(p.job.channels / wide);
+SPIRA_DEVICE void norm_sum_part(const norm_params &p, const norm_place &at, norm_shared *shared) {
     const int part = (int)blockIdx.x;
-    pdl_wait();
     const int64_t rows = norm_rows(p.job), each = (rows + p.parts - 1) / p.parts;
     const int64_t first = part * each, end = min_of(first + each, rows);
     for (int from = 0; from < at.columns; from += at.width) {
@@ -203,32 +210,42 @@ SPIRA_DEVICE void norm_channel(const norm_job &job, int channel, float a, float 
     }
 }
 
-// A thread block adds up 32 channels: warp w the parts w, w + 8, ...
+// The sum of the four lanes of a warp that have the same channel.
+SPIRA_DEVICE float norm_fold(float v) {
+    v += __shfl_xor_sync(0xffffffffu, v, 8);
+    return v + __shfl_xor_sync(0xffffffffu, v, 16);
+}
+
+// Adds up the parts: a thread block has 8 channels, and a thread of it every 32nd part.
 template <typename E, bool backward>
-SPIRA_KERNEL void __launch_bounds__(norm_threads)
-    norm_finish_kernel(const __grid_constant__ norm_params p) {
-    enum { warps = norm_threads / 32 };
-    __shared__ float shared[2][warps][32];
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int channels = p.job.channels, channel = (int)blockIdx.x * 32 + lane;
-    float a = 0.0f, b = 0.0f;
-    pdl_wait();
-    if (channel < channels) {
+SPIRA_DEVICE void norm_finish(const norm_params &p, norm_shared *shared) {
+    enum { own = 8, groups = norm_threads / own, warps = norm_threads / 32 };
+    const int thread = (int)threadIdx.x, channels = p.job.channels;
+    for (int from = (int)blockIdx.x * own; from < channels; from += (int)gridDim.x * own) {
+        const int channel = from + thread % own;
+        float a = 0.0f, b = 0.0f;
+        if (channel < channels) {
 #pragma unroll 8
-        for (int part = warp; part < p.parts; part += warps) {
-            a += p.slots[(int64_t)part * 2 * channels + channel];
-            b += p.slots[((int64_t)part * 2 + 1) * channels + channel];
+            for (int part = thread / own; part < p.parts; part += groups) {
+                a += p.slots[(int64_t)part * 2 * channels + channel];
+                b += p.slots[((int64_t)part * 2 + 1) * channels + channel];
+            }
         }
-    }
-    shared[0][warp][lane] = a;
-    shared[1][warp][lane] = b;
-    __syncthreads();
-    if (warp == 0 && channel < channels) {
-        for (int i = 1; i < warps; ++i) {
-            a += shared[0][i][lane];
-            b += shared[1][i][lane];
+        a = norm_fold(a);
+        b = norm_fold(b);
+        __syncthreads();
+        if (thread % 32 < own) {
+            shared[0][thread / 32 * own + thread % own] = a;
+            shared[1][thread / 32 * own + thread % own] = b;
         }
-        norm_channel<E, backward>(p.job, channel, a, b);
+        __syncthreads();
+        if (thread < own && channel < channels) {
+            for (int i = 1; i < warps; ++i) {
+                a += shared[0][i * own + thread];
+                b += shared[1][i * own + thread];
+            }
+            norm_channel<E, backward>(p.job, channel, a, b);
+        }
     }
 }
 
@@ -333,39 +350,54 @@ SPIRA_DEVICE void norm_run_column(const norm_job &job, int column, int64_t first
 
 // Thread blocks stride over all rows of the capacity.
 template <typename E, int wide, bool backward>
-SPIRA_KERNEL void __launch_bounds__(norm_threads)
-    norm_rows_kernel(const __grid_constant__ norm_params p) {
-    const norm_place at = norm_place_of(p.job.channels / wide);
-    pdl_wait();
-    const int64_t rows = norm_rows(p.job);
+SPIRA_DEVICE void norm_run_rows(const norm_job &job, const norm_place &at) {
+    const int64_t rows = norm_rows(job);
     for (int column = at.x; at.y < at.lines && column < at.columns; column += at.width) {
-        norm_run_column<E, wide, backward>(p.job, column, (int64_t)blockIdx.x * at.lines + at.y,
+        norm_run_column<E, wide, backward>(job, column, (int64_t)blockIdx.x * at.lines + at.y,
                                            (int64_t)gridDim.x * at.lines, rows);
     }
+}
+
+// grid (parts), all of them at a time
+template <typename E, int wide, bool backward>
+SPIRA_KERNEL void __launch_bounds__(norm_threads, norm_resident(backward))
+    norm_kernel(const __grid_constant__ norm_params p) {
+    __shared__ norm_shared shared[2 * wide];
+    const norm_place at = norm_place_of(p.job.channels / wide);
+    pdl_wait();
+    norm_sum_part<E, wide, backward>(p, at, shared);
+    cooperative_groups::this_grid().sync();
+    norm_finish<E, backward>(p, shared);
+    cooperative_groups::this_grid().sync();
+    norm_run_rows<E, wide, backward>(p.job, at);
+}
+
+template <typename E, int wide>
+SPIRA_KERNEL void __launch_bounds__(norm_threads)
+    norm_apply_kernel(const __grid_constant__ norm_job job) {
+    const norm_place at = norm_place_of(job.channels / wide);
+    pdl_wait();
+    norm_run_rows<E, wide, false>(job, at);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
 
 template <typename E, int wide, bool backward>
-static status norm_run_rows(const device_info *info, const norm_params &p, cudaStream_t stream) {
-    const int columns = p.job.channels / wide, lines = max_of((int)norm_threads / columns, 1);
-    const int64_t blocks = ceil_div(p.job.capacity, (int64_t)lines * norm_batch);
-    const int64_t most = (int64_t)info->multiprocessors * norm_resident(backward) * norm_waves;
-    return kernel_launch(norm_rows_kernel<E, wide, backward>,
-                         {(unsigned)max_of(min_of(blocks, most), (int64_t)1), norm_threads, stream,
-                          "norm", info->programmatic},
-                         p);
+static status norm_run(const norm_params &p, cudaStream_t stream) {
+    launch_config as = {(unsigned)p.parts, norm_threads, stream, "norm"};
+    as.cooperative = true;
+    return kernel_launch(norm_kernel<E, wide, backward>, as, p);
 }
 
-template <typename E, int wide, bool backward>
-static status norm_run(const device_info *info, const norm_params &p, cudaStream_t stream) {
-    const unsigned finish = (unsigned)ceil_div(p.job.channels, 32);
-    SPIRA_TRY(kernel_launch(norm_sums_kernel<E, wide, backward>,
-                            {(unsigned)p.parts, norm_threads, stream, "norm", info->programmatic},
-                            p));
-    SPIRA_TRY(kernel_launch(norm_finish_kernel<E, backward>,
-                            {finish, norm_threads, stream, "norm", info->programmatic}, p));
-    return norm_run_rows<E, wide, backward>(info, p, stream);
+template <typename E, int wide>
+static status norm_run_apply(const device_info *info, const norm_job &job, cudaStream_t stream) {
+    const int lines = max_of((int)norm_threads * wide / job.channels, 1);
+    const int64_t blocks = ceil_div(job.capacity, (int64_t)lines * norm_batch);
+    const int64_t most = (int64_t)info->multiprocessors * norm_resident(false) * norm_waves;
+    return kernel_launch(norm_apply_kernel<E, wide>,
+                         {(unsigned)max_of(min_of(blocks, most), (int64_t)1), norm_threads, stream,
+                          "norm", info->programmatic},
+                         job);
 }
 
 static bool norm_is_wide(const norm_job *job) {
@@ -379,10 +411,10 @@ static bool norm_is_wide(const norm_job *job) {
     return job->channels % 4 == 0;
 }
 
-// Parts that leave no thread block of the first kernel without rows.
+// Parts: none without rows, and no more than a GPU has thread blocks at a time.
 static int norm_parts(const device_info *info, const norm_job *job, int wide, bool backward) {
     const int lines = max_of((int)norm_threads * wide / job->channels, 1);
-    const int64_t most = (int64_t)info->multiprocessors * norm_resident(backward);
+    const int64_t most = (int64_t)info->multiprocessors * norm_share(backward);
     return (int)max_of(min_of(ceil_div(job->capacity, (int64_t)lines), most), (int64_t)1);
 }
 
@@ -396,8 +428,7 @@ static status norm_any(const device_info *info, const norm_job *job, float *slot
         typedef typename decltype(tag)::element E;
         const bool is_wide = norm_is_wide(job);
         p.parts = norm_parts(info, job, is_wide ? 4 : 1, backward);
-        return is_wide ? norm_run<E, 4, backward>(info, p, stream)
-                       : norm_run<E, 1, backward>(info, p, stream);
+        return is_wide ? norm_run<E, 4, backward>(p, stream) : norm_run<E, 1, backward>(p, stream);
     });
 }
 
@@ -410,12 +441,10 @@ status norm(const device_info *info, const norm_job *job, float *slots, stream_r
 }
 
 status norm_apply(const device_info *info, const norm_job *job, stream_ref stream) {
-    norm_params p = {};
-    p.job = *job;
     return numeric_dispatch<numeric_any>(job->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        return norm_is_wide(job) ? norm_run_rows<E, 4, false>(info, p, stream)
-                                 : norm_run_rows<E, 1, false>(info, p, stream);
+        return norm_is_wide(job) ? norm_run_apply<E, 4>(info, *job, stream)
+                                 : norm_run_apply<E, 1>(info, *job, stream);
     });
 }
 
