@@ -32,10 +32,11 @@ struct alignas(sizeof(E) * wide) norm_pack {
     E v[wide];
 };
 
-// Thread blocks of a multiprocessor in a grid. Those of a backward pass leave room: beside it NCCL's
-// kernels wait for other GPUs, and the grid starts when all of it fits.
-SPIRA_BOTH constexpr int norm_share(bool backward) {
-    return backward ? 1 : 3;
+// Thread blocks of a grid, at most: it starts when all of them fit. Those of a backward pass leave
+// room: beside it NCCL's kernels wait for other GPUs.
+static int64_t norm_blocks(const device_info *info, bool backward) {
+    const int64_t gpu = info->multiprocessors;
+    return (backward ? gpu - gpu / 4 : gpu) * norm_resident(backward);
 }
 
 struct norm_params {
@@ -414,7 +415,7 @@ static bool norm_is_wide(const norm_job *job) {
 // Parts: none without rows, and no more than a GPU has thread blocks at a time.
 static int norm_parts(const device_info *info, const norm_job *job, int wide, bool backward) {
     const int lines = max_of((int)norm_threads * wide / job->channels, 1);
-    const int64_t most = (int64_t)info->multiprocessors * norm_share(backward);
+    const int64_t most = norm_blocks(info, backward);
     return (int)max_of(min_of(ceil_div(job->capacity, (int64_t)lines), most), (int64_t)1);
 }
 
