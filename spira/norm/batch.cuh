@@ -69,7 +69,7 @@ struct norm_rows {
 template <typename W>
 SPIRA_DEVICE norm_rows norm_rows_of(const norm_groups_task<W> &t, int part, int parts) {
     int32_t first, last;
-    pool_block_range(&t.layout, t.args.norm.set, (int)blockIdx.y, &first, &last);
+    pool_batch_range(&t.layout, t.args.norm.set, (int)blockIdx.y, &first, &last);
     const int64_t length = ceil_div(last - first, parts);
     const int64_t begin = min_of(first + part * length, last);
     return {(int32_t)begin, (int32_t)(min_of(begin + length, last) - begin), last - first};

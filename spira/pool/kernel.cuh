@@ -105,36 +105,12 @@ SPIRA_BOTH int pool_columns(int channels) {
     return columns;
 }
 
-// pool_batch_range by a thread block: one thread alone would wait for memory 20 times and more.
-// Each half of the threads looks for an edge, a probe for each thread at a time.
-template <typename W>
-SPIRA_DEVICE void pool_block_range(const word_layout *layout, voxel_set<W> set, int batch,
-                                   int32_t *first, int32_t *last) {
-    const int half = (int)blockDim.x / 2, side = (int)threadIdx.x / half;
-    int64_t begin[2] = {0, 0}, end[2]; // of the rows that the edge can be
-    end[0] = end[1] = voxel_set_count(set);
-    while (begin[0] < end[0] || begin[1] < end[1]) {
-        const int64_t from = side ? begin[1] : begin[0], to = side ? end[1] : end[0];
-        const int64_t at = from + (int)threadIdx.x % half * ceil_div(to - from, half);
-        const bool before = at < to && word_unpack(layout, set.words[at]).batch < batch + side;
-#pragma unroll
-        for (int s = 0; s < 2; ++s) {
-            const int found = __syncthreads_count(before && side == s);
-            const int64_t step = ceil_div(end[s] - begin[s], half), from = begin[s];
-            begin[s] = found ? from + (found - 1) * step + 1 : from;
-            end[s] = found ? min_of(end[s], from + found * step) : from;
-        }
-    }
-    *first = (int32_t)begin[0];
-    *last = (int32_t)begin[1];
-}
-
 // The result of a part. Thread blocks: x parts, y batch indices.
 template <typename E, typename A>
 SPIRA_KERNEL void __launch_bounds__(pool_global_threads)
     pool_part_kernel(A a, word_layout layout, pool_global_places p) {
     int32_t first, last;
-    pool_block_range(&layout, a.set, (int)blockIdx.y, &first, &last);
+    pool_batch_range(&layout, a.set, (int)blockIdx.y, &first, &last);
     const int64_t length = ceil_div(last - first, pool_parts);
     const int64_t begin = min_of(first + blockIdx.x * length, last);
     const int64_t count = min_of(begin + length, last) - begin;
@@ -157,7 +133,7 @@ template <typename E, typename A, typename F>
 SPIRA_DEVICE void pool_join(const A &a, const word_layout &layout, const pool_global_places &p,
                             F finish) {
     int32_t first, last;
-    pool_block_range(&layout, a.set, (int)blockIdx.y, &first, &last);
+    pool_batch_range(&layout, a.set, (int)blockIdx.y, &first, &last);
     const int columns = pool_columns(a.channels), column = (int)threadIdx.x % columns;
     const int c = (int)min_of((int)blockIdx.x * columns + column, a.channels - 1);
     const int32_t *part = p.part + (int64_t)blockIdx.y * pool_parts * a.channels + c;
