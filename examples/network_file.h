@@ -88,7 +88,8 @@ static inline int network_word(const char *word, const char *const *words) {
 // Sets a member. value: empty for a flag
 static inline spira::status network_member(const network_text *t, const char *key,
                                            const char *value, spira::net_layer *l) {
-    static const char *const acts[] = {"none", "relu", "leaky", "silu", "gelu", nullptr};
+    static const char *const acts[] = {"none", "relu",      "leaky", "silu",
+                                       "gelu", "gelu_tanh", nullptr};
     static const char *const rules[] = {"floor", "expand", "generate", nullptr};
     const struct {
         const char *key;

@@ -25,13 +25,15 @@
 namespace spira {
 
 // A new activation has its line here, its formula in activation_apply, and its steepness. The
-// kernels need nothing else. Bounds come first: activation_is_bound.
+// kernels need nothing else (conv/linear leaves it to others). Bounds come first:
+// activation_is_bound.
 enum activation : int {
     activation_none,
     activation_relu,
     activation_leaky,
-    activation_silu, // x / (1 + exp(-x)), also called swish
-    activation_gelu, // x / 2 (1 + erf(x / sqrt(2))), the exact form
+    activation_silu,      // x / (1 + exp(-x)), also called swish
+    activation_gelu,      // x / 2 (1 + erf(x / sqrt(2))), the exact form
+    activation_gelu_tanh, // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
     activation_count
 };
 
@@ -102,6 +104,10 @@ SPIRA_BOTH F activation_apply(F x, activation act, F slope) {
         const F tail = activation_tail((x < 0 ? -x : x) * (F)0.70710678118654752440);
         return x * (x < 0 ? tail : 1 - tail);
     }
+    case activation_gelu_tanh: { // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u))
+        const F twice = (F)1.59576912160573071176 * x * (1 + (F)0.044715 * x * x);
+        return activation_divide(x, 1 + activation_exp(-twice));
+    }
     default:
         return x;
     }
@@ -112,7 +118,7 @@ SPIRA_BOTH double activation_steepness(activation act, double slope) {
     slope = slope < 0 ? -slope : slope;
     return act == activation_leaky && slope > 1 ? slope
            : act == activation_silu             ? 1.1
-           : act == activation_gelu             ? 1.13
+           : act >= activation_gelu             ? 1.13
                                                 : 1;
 }
 

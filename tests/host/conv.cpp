@@ -380,6 +380,9 @@ TEST(conv_epilogue_order) {
         e.act = activation_gelu;
         CHECK(fabs((double)epilogue_apply(x, &e, 0, 0) - y / 2 * erfc(-y / sqrt(2.0))) <=
               1e-6 * fabs(y));
+        e.act = activation_gelu_tanh;
+        const double u = sqrt(2 / M_PI) * (y + 0.044715 * y * y * y);
+        CHECK(fabs((double)epilogue_apply(x, &e, 0, 0) - y / 2 * (1 + tanh(u))) <= 1e-6 * fabs(y));
     }
 }
 

@@ -131,7 +131,7 @@ TEST(i8_emulated_largest_sums) {
 // Activations with exp or erf are equal to a rounding.
 TEST(i8_emulated_curved_activations) {
     random_state r = random_make(6);
-    for (activation act : {activation_silu, activation_gelu}) {
+    for (activation act : {activation_silu, activation_gelu, activation_gelu_tanh}) {
         const i8_wish w = {
             {9, 40, 0, 70, numeric_i8}, 0, 0, true, numeric_i8, numeric_i8, act, true, false};
         i8_layer l = {};

@@ -142,7 +142,7 @@ void for_each_epilogue(F run) {
     for (numeric type : numerics) {
         for (int what = 0; what <= with_all; ++what) {
             for (activation act : {activation_none, activation_relu, activation_leaky,
-                                   activation_silu, activation_gelu}) {
+                                   activation_silu, activation_gelu, activation_gelu_tanh}) {
                 if (!test_quick() || (what + act + type) % 5 == 0) {
                     run(epilogue_case{type, what, act},
                         random_make((uint64_t)(100 * what + 10 * act + type)));

@@ -225,7 +225,7 @@ struct reference_value {
 SPIRA_API double reference_steepness(const spira::conv_epilogue *e) {
     return e->act == spira::activation_leaky  ? std::max(1.0, fabs((double)e->slope))
            : e->act == spira::activation_silu ? 1.1
-           : e->act == spira::activation_gelu ? 1.13
+           : e->act >= spira::activation_gelu ? 1.13
                                               : 1;
 }
 
@@ -262,6 +262,9 @@ SPIRA_API reference_value reference_epilogue(double sum, double error,
     } else if (e->act == spira::activation_gelu) {
         error += 12 * epsilon * fabs(sum);
         sum = sum / 2 * (1 + erf(sum / sqrt(2.0)));
+    } else if (e->act == spira::activation_gelu_tanh) {
+        error += 12 * epsilon * fabs(sum);
+        sum = sum / 2 * (1 + tanh(sqrt(2 / M_PI) * (sum + 0.044715 * sum * sum * sum)));
     }
     bool half = type == spira::numeric_f16 || type == spira::numeric_bf16;
     double rounding = half ? spira::numeric_epsilon(type) * (fabs(sum) + error) : 0;

@@ -14,8 +14,8 @@ SPIRA_API bool linear_takes(const device_info *gpu, const conv_params &p) {
     const int bytes = 2 * p.cout; // of an output
     return gpu->tensor_map_encode && !p.order.row && p.volume == 1 && p.cin2 == 0 && !p.sums &&
            !p.shortcut.chunks && !p.quantisation.mixed && p.wide_in && p.capacity > 0 &&
-           p.pitch == p.cin && p.pitch_out == p.cout && p.chunk_bytes == hopper_chunk_whole &&
-           bytes % conv_lane_bytes == 0 &&
+           p.epilogue.act <= activation_gelu && p.pitch == p.cin && p.pitch_out == p.cout &&
+           p.chunk_bytes == hopper_chunk_whole && bytes % conv_lane_bytes == 0 &&
            ((uintptr_t)p.out | (uintptr_t)p.residual) % conv_lane_bytes == 0;
 }
 

@@ -180,8 +180,8 @@ class Recorder(TorchDispatchMode):
             return first
         if func in ACTIVATIONS:
             slope = args[1] if len(args) > 1 and ACTIVATIONS[func] == "leaky" else 0.01
-            if kwargs.get("approximate", "none") == "none":
-                return value("act", act=ACTIVATIONS[func], slope=slope)
+            form = "_tanh" if kwargs.get("approximate", "none") == "tanh" else ""
+            return value("act", act=ACTIVATIONS[func] + form, slope=slope)
         if func in NORMS and one and self.is_eval(func, args):
             eps = args[6] if func is aten._native_batch_norm_legit_no_training.default else args[7]
             return value("norm", tensors=args[1:5], eps=eps)
