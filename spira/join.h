@@ -236,7 +236,7 @@ SPIRA_API status join_host(const join_args<W> *args, void *scratch, size_t scrat
     SPIRA_TRY(workspace_open_array(scratch, scratch_bytes, total, &keys));
     const int32_t kept = join_host_keys(args, keys);
     const voxel_rows rows = {nullptr, args->rows.order, args->rows.begin};
-    std::sort(keys, keys + kept, voxel_key_before<W>);
+    voxel_keys_sort(keys, kept);
     voxel_keys_unique(keys, kept, args->out, rows, false, args->trouble);
     return status_success();
 }

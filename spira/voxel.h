@@ -311,9 +311,12 @@ SPIRA_API void voxel_keys_unique(const voxel_key<W> *keys, int32_t kept, const v
     voxel_set_end(set, voxels, trouble);
 }
 
+// Sorts keys by their words; those of one word by their rows.
 template <typename W>
-SPIRA_API bool voxel_key_before(const voxel_key<W> &a, const voxel_key<W> &b) {
-    return a.word != b.word ? a.word < b.word : a.row < b.row;
+SPIRA_API void voxel_keys_sort(voxel_key<W> *keys, int32_t count) {
+    std::sort(keys, keys + count, [](const voxel_key<W> &a, const voxel_key<W> &b) {
+        return a.word != b.word ? a.word < b.word : a.row < b.row;
+    });
 }
 
 // Takes room for the keys [rows] and, with a cap, for the first rows of voxels [rows].
@@ -426,7 +429,7 @@ SPIRA_API status voxelize_host(const voxelize_args<W> *args, void *scratch, size
             : (in->points ? voxelize_host_keys<true, false, W>
                           : voxelize_host_keys<false, false, W>);
     int32_t kept = read(layout, in, keys, trouble);
-    std::sort(keys, keys + kept, voxel_key_before<W>);
+    voxel_keys_sort(keys, kept);
     if (first) {
         kept = voxelize_host_cap(layout, in->max_voxels, keys, kept, first, trouble);
     }
