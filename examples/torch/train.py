@@ -315,11 +315,32 @@ class Training:
 
 
 class Progress:
-    """A bar on the terminal; a line now and then where there is none."""
+    """A bar on the terminal; a line now and then where there is none. Measures how long the steps
+    wait for their streets."""
 
     def __init__(self, training):
         self.training, self.voxels, self.shown = training, 0, training.step
         self.first, self.begun, self.live = training.step, time.time(), sys.stderr.isatty()
+        self.waited = 0.0
+
+    def timed(self, batches):
+        batches, end = iter(batches), object()
+        while True:
+            asked = time.time()
+            batch = next(batches, end)
+            if self.training.step > self.first: # the first one also starts the workers
+                self.waited += time.time() - asked
+            if batch is end:
+                return
+            yield batch
+
+    def judge(self, workers):
+        """Says if the GPU had nothing to do for want of streets."""
+        share = self.waited / max(time.time() - self.begun, 1e-9)
+        if share > 0.1 and not self.training.processes.rank:
+            print(f"{100 * share:.0f} % of the time steps waited for their streets, which "
+                  f"{max(workers, 1)} of {len(os.sched_getaffinity(0))} cores made: more of them "
+                  f"(--workers) would train faster", flush=True)
 
     def show(self, loss):
         t, steps = self.training, self.training.chosen.steps
@@ -346,7 +367,8 @@ def train(training):
     seeds = training_seeds(chosen, processes, training.step)
     if chosen.qat and training.step == 0:
         training.measure() # what calibration alone makes
-    for batch in loader_of(chosen, scenes.Streets(chosen.voxel, chosen.reach, True), seeds):
+    loader = loader_of(chosen, scenes.Streets(chosen.voxel, chosen.reach, True), seeds)
+    for batch in progress.timed(loader):
         batch = on_device(batch, processes.device)
         sums.append(training.advance(batch))
         progress.voxels += len(batch[0]) * processes.count
@@ -361,6 +383,7 @@ def train(training):
             progress.clear()
             training.measure()
             before = time.time()
+    progress.judge(chosen.workers)
 
 
 def main():
