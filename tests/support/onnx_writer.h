@@ -327,7 +327,7 @@ template <typename F>
     std::vector<float> params;
     uint32_t random = 1;
     int read = 0, planned = 0;
-    const int times = test_quick() ? 5000 : 100000;
+    const int times = test_quick() ? 5000 : 30000;
     for (int i = 0; i < times; ++i) {
         bytes file = wholes[(size_t)i / 8 % wholes.size()];
         for (int changes = i % 4; changes >= 0; --changes) {
