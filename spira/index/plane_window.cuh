@@ -11,7 +11,7 @@ namespace spira {
 
 // Outputs of a tile, and outputs that a lane searches in one pass.
 SPIRA_BOTH constexpr int plane_rows(int K) {
-    return K <= 3 ? 128 : K == 5 ? 64 : 32;
+    return K <= 3 ? 128 : 64;
 }
 
 SPIRA_BOTH constexpr int plane_ahead(int K) {
