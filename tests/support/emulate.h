@@ -636,6 +636,7 @@ struct launch_config {
     bool programmatic = false;
     size_t shared = 0;
     unsigned cluster = 0;
+    bool cooperative = false; // one cluster of all thread blocks: at most ranks_most
 };
 
 // Runs a kernel. programmatic: it begins before the previous kernel has ended (previous_kernel).
@@ -647,7 +648,12 @@ status kernel_launch(void (*kernel)(P...), const launch_config &as, const A &...
     emulate::trouble = nullptr;
     emulate::launched.insert((const void *)kernel);
     const unsigned all = blocks.x * blocks.y * blocks.z;
-    const unsigned each = as.cluster > 1 ? as.cluster : emulate::side_by_side;
+    const unsigned each = as.cooperative   ? all
+                          : as.cluster > 1 ? as.cluster
+                                           : emulate::side_by_side;
+    if (each > emulate::ranks_most) {
+        return status_make(status_cuda, "thread blocks that wait for one another", each);
+    }
     for (unsigned number : emulate::admitted((all + each - 1) / each)) {
         emulate::cluster c = {};
         c.body = [&] { kernel(P(arguments)...); };
