@@ -204,6 +204,11 @@ SPIRA_API spira::status pcd_read_header(const char *path, text_lines *lines, pcd
     }
     SCAN_REQUIRE(h->points >= 0 && h->points <= INT32_MAX, why, spira::status_file_format, path,
                  "has neither POINTS nor WIDTH, or more than 2^31 - 1");
+    const bool all =
+        h->width < 0 || h->height < 0 || (double)h->width * (double)h->height == (double)h->points;
+    SCAN_REQUIRE(all, why, spira::status_file_format, path,
+                 "has %lld POINTS, but WIDTH %lld times HEIGHT %lld: cut off, or joined by hand?",
+                 (long long)h->points, (long long)h->width, (long long)h->height);
     return spira::status_success();
 }
 
