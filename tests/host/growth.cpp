@@ -11,6 +11,8 @@
 #include "../../spira/rows.cuh"
 #include "../../spira/subdivide.cuh"
 
+#include <map>
+
 using namespace spira;
 
 namespace {
@@ -151,16 +153,60 @@ TEST(growth_generative_convolution) {
     CHECK_EQUAL(all, 756.0f);
 }
 
+namespace {
+
+// Pairs of a kernel of 3 over a set of a stride.
+int64_t pairs_of_three(const word_layout &layout, set_outcome<uint32_t> &set, int stride) {
+    kernel_shape kernel = kernel_cube(3, 1);
+    kernel.stride = {stride, stride, stride};
+    std::vector<int32_t> map((size_t)set.count * 27);
+    const voxel_set<uint32_t> of = {set.words.data(), &set.count, set.count};
+    CHECK_OK(map_build_host(&layout, &kernel, of, of, map.data()));
+    return std::count_if(map.begin(), map.end(), [](int32_t i) { return i >= 0; });
+}
+
+// Cells of twice the stride, by how many children they have (from 1 on), and the sum of their
+// codes: bit x + 2 y + 4 z for each child.
+struct children_counts {
+    int cells[8];
+    int64_t codes;
+};
+
+children_counts children_of(const word_layout &layout, const std::vector<uint32_t> &words,
+                            int stride) {
+    std::map<uint32_t, unsigned> code;
+    for (uint32_t word : words) {
+        voxel v = word_unpack<uint32_t>(&layout, word);
+        const int x = v.x / stride % 2, y = v.y / stride % 2, z = v.z / stride % 2;
+        v.x -= x * stride;
+        v.y -= y * stride;
+        v.z -= z * stride;
+        code[word_pack<uint32_t>(&layout, v)] |= 1u << (x + 2 * y + 4 * z);
+    }
+    children_counts c = {};
+    for (const auto &cell : code) {
+        ++c.cells[__builtin_popcount(cell.second) - 1];
+        c.codes += cell.second;
+    }
+    return c;
+}
+
+} // namespace
+
 // A scan of a surface, pruned and grown by a hash of the coordinates: the numbers of voxels and the
 // sums of their coordinates were computed elsewhere.
 TEST(growth_of_a_shell) {
     word_layout layout;
-    std::vector<uint32_t> fine = reference_scan<uint32_t>("beast_shell1024.vox32", 2, &layout);
+    std::vector<uint32_t> fine = reference_scan<uint32_t>("beast_shell1024.vox32", 8, &layout);
     if (fine.empty()) {
         SKIP("no data/beast_shell1024.vox32");
     }
-    growth_problem<uint32_t> p = growth_of_shell(layout, fine);
+    growth_problem<uint32_t> p = growth_of_shell(layout, fine, 29);
     growth_outcome<uint32_t> o = growth_run(&p, &by_host<uint32_t>);
+    CHECK_EQUAL(o.set.count, 172445);
+    CHECK_EQUAL(growth_check_sum(p.layout, o.set, 1), 31007781660234);
+    p = growth_of_shell(layout, fine);
+    o = growth_run(&p, &by_host<uint32_t>);
     CHECK_EQUAL(o.set.count, 688397);
     CHECK_EQUAL(growth_check_sum(p.layout, o.set, 1), 123967353528145);
     for (int step = 0; step < 4; ++step) {
@@ -169,10 +215,13 @@ TEST(growth_of_a_shell) {
         CHECK_EQUAL(o.set.count, growth_shell_steps[step].voxels);
         CHECK_EQUAL(growth_check_sum(p.layout, o.set, p.stride.x / 2),
                     growth_shell_steps[step].sum);
+        CHECK_EQUAL(pairs_of_three(p.layout, o.set, p.stride.x / 2),
+                    growth_shell_steps[step].pairs);
     }
 }
 
-// Voxels, sums of coordinates and pairs of a kernel of 3 at each stride, computed elsewhere.
+// Voxels, sums of coordinates, pairs of a kernel of 3 and children at each stride, computed
+// elsewhere.
 TEST(growth_counts_of_a_shell) {
     word_layout layout;
     const std::vector<uint32_t> fine =
@@ -184,25 +233,36 @@ TEST(growth_counts_of_a_shell) {
         int stride;
         int32_t voxels;
         int64_t sum, pairs;
-    } known[] = {{2, 357096, 31980860781534, 5105158},
-                 {4, 90524, 4018478290296, 1324172},
-                 {8, 22574, 492391814201, 336598},
-                 {16, 5537, 58216634714, 83049},
-                 {32, 1342, 6801024329, 20970}};
-    const kernel_shape cube = kernel_cube(3, 1);
+        children_counts children;
+    } known[] = {{2,
+                  357096,
+                  31980860781534,
+                  5105158,
+                  {{49147, 61290, 35247, 79244, 36269, 72351, 23010, 538}, 43843760}},
+                 {4,
+                  90524,
+                  4018478290296,
+                  1324172,
+                  {{12393, 15106, 8623, 19372, 8808, 16805, 9072, 345}, 11346789}},
+                 {8,
+                  22574,
+                  492391814201,
+                  336598,
+                  {{2966, 3659, 2174, 4883, 2167, 3860, 2729, 136}, 2862779}},
+                 {16, 5537, 58216634714, 83049, {{726, 877, 533, 1145, 538, 886, 747, 85}, 716664}},
+                 {32, 1342, 6801024329, 20970, {{148, 223, 137, 287, 115, 241, 165, 26}, 173892}}};
+    std::vector<uint32_t> finer = fine;
     for (const auto &one : known) {
         const triple stride = {one.stride, one.stride, one.stride};
         set_outcome<uint32_t> o = downsample_on_host<uint32_t>(
             &layout, fine, (int32_t)fine.size(), {1, 1, 1}, stride, (int32_t)fine.size());
         REQUIRE(CHECK_EQUAL(o.count, one.voxels));
         CHECK_EQUAL(growth_check_sum(layout, o, one.stride), one.sum);
-        kernel_shape kernel = cube;
-        kernel.stride = stride;
-        std::vector<int32_t> map((size_t)o.count * 27);
-        const voxel_set<uint32_t> set = {o.words.data(), &o.count, o.count};
-        CHECK_OK(map_build_host(&layout, &kernel, set, set, map.data()));
-        CHECK_EQUAL(std::count_if(map.begin(), map.end(), [](int32_t i) { return i >= 0; }),
-                    one.pairs);
+        CHECK_EQUAL(pairs_of_three(layout, o, one.stride), one.pairs);
+        const children_counts children = children_of(layout, finer, one.stride / 2);
+        CHECK(!memcmp(children.cells, one.children.cells, sizeof children.cells));
+        CHECK_EQUAL(children.codes, one.children.codes);
+        finer.assign(o.words.begin(), o.words.begin() + o.count);
         guarded_finish();
     }
 }

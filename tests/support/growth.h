@@ -286,20 +286,22 @@ growth_problem<W> growth_random(random_state *r, bool divide, int32_t most) {
 
 // ---- a shell that a hash of the coordinates prunes and grows ------------------------------------
 
-// What growing from stride 16 makes, step by step; sum: of x + 2^10 y + 2^20 z in cells.
+// What growing from stride 16 makes, step by step; sum: of x + 2^10 y + 2^20 z in cells; pairs: of
+// a kernel of 3.
 struct growth_shell_count {
     int32_t voxels;
-    int64_t sum;
+    int64_t sum, pairs;
 };
-const growth_shell_count growth_shell_steps[] = {{22123, 478655616830},
-                                                 {88339, 3878231694837},
-                                                 {353542, 31266134567688},
-                                                 {1415089, 251091930180602}};
+const growth_shell_count growth_shell_steps[] = {{22123, 478655616830, 230541},
+                                                 {88339, 3878231694837, 729639},
+                                                 {353542, 31266134567688, 2678072},
+                                                 {1415089, 251091930180602, 10451997}};
 
-inline bool growth_hash(const spira::voxel &v, int cell) {
+// Whether the hash of a voxel is below 2^bits.
+inline bool growth_hash(const spira::voxel &v, int cell, int bits = 31) {
     const uint32_t x = (uint32_t)(v.x / cell), y = (uint32_t)(v.y / cell),
                    z = (uint32_t)(v.z / cell);
-    return (x * 73856093u ^ y * 19349663u ^ z * 83492791u) * 2654435761u < 1u << 31;
+    return (x * 73856093u ^ y * 19349663u ^ z * 83492791u) * 2654435761u < 1u << bits;
 }
 
 template <typename W>
@@ -314,13 +316,14 @@ int64_t growth_check_sum(const spira::word_layout &layout, const set_outcome<W> 
 
 // The shell itself, to be pruned.
 template <typename W>
-growth_problem<W> growth_of_shell(const spira::word_layout &layout, const std::vector<W> &fine) {
+growth_problem<W> growth_of_shell(const spira::word_layout &layout, const std::vector<W> &fine,
+                                  int bits = 31) {
     growth_problem<W> p = {};
     p.layout = layout;
     p.words = fine;
     p.count = p.out_capacity = (int32_t)fine.size();
     for (W word : fine) {
-        p.mask.push_back(growth_hash(spira::word_unpack<W>(&layout, word), 1));
+        p.mask.push_back(growth_hash(spira::word_unpack<W>(&layout, word), 1, bits));
     }
     snprintf(p.label, sizeof p.label, "shell");
     return p;
