@@ -14,6 +14,7 @@ import modules_cases as cases
 from modules import compare_networks
 from modules_cases import DEVICE, Scene, close, raises
 
+import generate
 import reference
 import spira
 import spira.pytorch as spconv
@@ -112,68 +113,6 @@ class ReducingUNet(cases.Network):
         return self.last(z)
 
 
-class GrowingBlock(nn.Module):
-    """A ConvNeXt block of TRELLIS.2's decoder."""
-
-    def __init__(self, library, channels):
-        super().__init__()
-        self.conv = library.SubMConv3d(channels, channels, 3, padding=1)
-        self.norm = nn.LayerNorm(channels, eps=1e-6)
-        self.mlp = nn.Sequential(nn.Linear(channels, 4 * channels), nn.SiLU(),
-                                 nn.Linear(4 * channels, channels))
-
-    def forward(self, x):
-        return x.replace_feature(x.features + self.mlp(self.norm(self.conv(x).features)))
-
-
-class GrowingStep(nn.Module):
-    """Its up-block: logits make the children, and channels become space."""
-
-    def __init__(self, library, channels, width):
-        super().__init__()
-        self.library, self.width = library, width
-        self.norm1 = nn.LayerNorm(channels, eps=1e-6)
-        self.conv1 = library.SubMConv3d(channels, 8 * width, 3, padding=1)
-        self.conv2 = library.SubMConv3d(width, width, 3, padding=1)
-        self.to_subdiv = nn.Linear(channels, 8)
-        self.repeat = 8 * width // channels
-
-    def forward(self, x, target=None):
-        logits = self.to_subdiv(x.features)
-        h = x.replace_feature(nn.functional.silu(self.norm1(x.features)))
-        y = self.library.subdivide(self.conv1(h), logits if target is None else target)
-        skip = self.library.to_children(x, y, self.repeat)
-        h = nn.functional.layer_norm(y.features, (self.width,), eps=1e-6)
-        h = self.conv2(y.replace_feature(nn.functional.silu(h)))
-        return h.replace_feature(h.features + skip.features), logits
-
-
-class Growing(nn.Module):
-    """TRELLIS.2's shape decoder with its names, small: sets follow from logits, in training from
-    the target. Returns the voxels with 7 numbers each, and the logits of each step."""
-
-    def __init__(self, library, latent=8, widths=(32, 16, 8)):
-        super().__init__()
-        self.from_latent = nn.Linear(latent, widths[0])
-        self.blocks = nn.ModuleList()
-        for level, width in enumerate(widths):
-            parts = [GrowingBlock(library, width)]
-            if level + 1 < len(widths):
-                parts.append(GrowingStep(library, width, widths[level + 1]))
-            self.blocks.append(nn.ModuleList(parts))
-        self.output_layer = nn.Linear(widths[-1], 7)
-
-    def forward(self, x, rule=None):
-        x, logits = x.replace_feature(self.from_latent(x.features)), []
-        for block, *step in self.blocks:
-            x = block(x)
-            if step:
-                x, made = step[0](x, rule and rule(x.indices))
-                logits.append((made, x.indices))
-        h = nn.functional.layer_norm(x.features, x.features.shape[1:], eps=1e-5)
-        return x.replace_feature(self.output_layer(h)), logits
-
-
 def half_of_the_children(indices):
     """bool [voxels, 8], whatever the order of the voxels."""
     number = (indices[:, 1:].long() * indices.new_tensor([31, 17, 7]).long()).sum(1) + indices[:, 0]
@@ -184,17 +123,18 @@ def test_growing_decoder():
     """A decoder whose sets follow from logits, or from a target: forward, loss and all gradients
     against plain PyTorch in double; and the same in capacity mode."""
     scene = Scene((6, 5, 4), rows=40, channels=8)
-    for rule in (None, half_of_the_children):
-        ours, judge = cases.twins(Growing, spconv, reference)
+    make = lambda library: generate.Decoder(library, latents=8, channels=32, blocks=(1, 1, 1))
+    for rule in (None, lambda x: half_of_the_children(x.indices)):
+        ours, judge = cases.twins(make, spconv, reference)
         results = []
         for net, library, options in ((ours, spconv, ()), (judge, reference, (torch.float64, "cpu"))):
             x, leaf = scene.tensor(library, *options)
-            y, logits = net(x, rule)
+            y, steps = net(x, rule)
             loss = y.features.square().sum() / len(y.features)
-            at = x.indices
-            for made, children in logits: # the target: a loss that no set depends on
+            at = x
+            for logits, children in steps: # the target: a loss that no set depends on
                 loss = loss + 0.1 * nn.functional.binary_cross_entropy_with_logits(
-                    made, half_of_the_children(at).to(made))
+                    logits, half_of_the_children(at.indices).to(logits))
                 at = children
             loss.backward()
             results.append((y, loss, leaf.grad))
@@ -211,6 +151,24 @@ def test_growing_decoder():
         z.check()
         assert int(z.count) == len(y.indices) and torch.equal(z.indices[:len(y.indices)], y.indices)
         close(z.features[:len(y.indices)], y.features, 1e-5, "capacity mode")
+
+
+def test_shell_of_the_decoder():
+    """The rule of examples/torch/generate.py grows what that of examples/generate.cu grows, and the
+    decoder the same, in other channels; with capacities, too."""
+    for edge, wanted in ((1024, [9712, 39064, 156520, 625912, 2505040]),
+                         (768, [5416, 22000, 88288, 352024, 1409608])):
+        levels, _ = generate.Shape(1024, edge, "cpu").grow()
+        assert [len(level) for level in levels] == wanted
+    net = generate.randomize(generate.Decoder(spconv, channels=128, blocks=(1, 0, 0, 1, 0)))
+    with torch.no_grad():
+        run = generate.Run(spconv, net.to(DEVICE).eval(), generate.Shape(80, 64, DEVICE))
+        y, z = run(), run.bounded()()
+    z.check()
+    rows = run.voxels[-1]
+    assert rows > 20 * run.voxels[0] and y.spatial_shape == [80] * 3
+    assert int(z.count) == rows < len(z.indices) and torch.equal(z.indices[:rows], y.indices)
+    close(z.features[:rows], y.features, 1e-4, "with capacities")
 
 
 def test_models():
