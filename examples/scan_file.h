@@ -216,7 +216,7 @@ struct scan_order {
 // The columns by their names, or as they stand where they have none.
 SPIRA_API spira::status scan_order_find(const char *path, const table *t, scan_order *order,
                                         scan_reason *why) {
-    static const char *const axes[3][3] = {{"x", "//x", nullptr}, {"y", nullptr}, {"z", nullptr}};
+    static const char *const axes[3][2] = {{"x", nullptr}, {"y", nullptr}, {"z", nullptr}};
     static const char *const intensities[] = {
         "intensity",   "scalar_intensity", "scalar_field", "scalar_scalar_field",
         "reflectance", "reflectivity",     "remission",    "i",
@@ -228,6 +228,10 @@ SPIRA_API spira::status scan_order_find(const char *path, const table *t, scan_o
             SCAN_REQUIRE(first[a] >= 0, why, spira::status_file_format, path,
                          "has no column %c; the first of its %d columns is %s", "xyz"[a],
                          t -> columns, t -> column[0].name);
+            for (int c = first[a] + 1; c < t->columns; ++c) {
+                SCAN_REQUIRE(!table_same_name(t->column[c].name, axes[a][0]), why,
+                             spira::status_file_format, path, "has two columns %c", "xyz"[a]);
+            }
         }
         first[3] = table_find(t, intensities);
     }

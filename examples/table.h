@@ -279,6 +279,11 @@ SPIRA_API bool table_word_is(const table_word &word, const char *text) {
     return strlen(text) == word.length && memcmp(word.text, text, word.length) == 0;
 }
 
+// Bytes of a word to print, by "%.*s".
+SPIRA_API int table_word_print(const table_word &word) {
+    return word.length < 40 ? (int)word.length : 40;
+}
+
 // Returns false if the word is no number as a whole. "nan" and "inf" are.
 SPIRA_API bool table_word_number(const table_word &word, double *value) {
     char text[64], *end;

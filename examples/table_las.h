@@ -55,8 +55,9 @@ SPIRA_API double las_points(const table *t, int64_t header) {
 SPIRA_API spira::status las_read(const char *path, table *t, scan_reason *why) {
     const int least[] = {20, 28, 26, 34, 57, 63,
                          30, 36, 38, 59, 67}; // bytes of a record, by format
-    SCAN_REQUIRE(t->bytes >= 227 && memcmp(t->data, "LASF", 4) == 0, why, spira::status_file_format,
+    SCAN_REQUIRE(t->bytes >= 4 && memcmp(t->data, "LASF", 4) == 0, why, spira::status_file_format,
                  path, "does not begin with LASF");
+    SCAN_REQUIRE(t->bytes >= 227, why, spira::status_file_format, path, "ends within its header");
     SCAN_REQUIRE(t->data[24] == 1 && t->data[25] <= 4, why, spira::status_file_format, path,
                  "version %d.%d; known are 1.0 to 1.4", t->data[24], t->data[25]);
     const int format = t->data[104];

@@ -82,16 +82,17 @@ SPIRA_API spira::status npy_columns(const char *path, const char *header, int64_
     int64_t axes[3] = {1, 1, 1};
     const int found = npy_shape(shape, axes);
     const int64_t columns = found == 3 ? axes[2] : axes[1];
-    const int64_t rows = found == 3 ? axes[0] * axes[1] : axes[0];
+    const int64_t height = found == 3 ? axes[0] : 1, width = found == 3 ? axes[1] : axes[0];
+    SCAN_REQUIRE((double)height * (double)width <= INT32_MAX, why, spira::status_bad_size, path,
+                 "%lld x %lld rows; at most 2^31 - 1", (long long)height, (long long)width);
+    const int64_t rows = height * width;
     SCAN_REQUIRE(found >= 2 && columns >= 3 && columns <= table_columns_most, why,
                  spira::status_file_format, path,
                  "its shape %.*s is neither (rows, 3 or more) nor (height, width, 3 or more)",
                  (int)spira::min_of((int64_t)strcspn(shape, ")") + 1, 40), shape);
-    SCAN_REQUIRE(found == 3 || rows > 8 || columns <= 256, why, spira::status_file_format, path,
-                 "its shape (%lld, %lld) has a point in each column: save the transpose",
-                 (long long)rows, (long long)columns);
-    SCAN_REQUIRE(axes[0] <= INT32_MAX && rows <= INT32_MAX, why, spira::status_bad_size, path,
-                 "%lld rows; at most 2^31 - 1", (long long)rows);
+    SCAN_REQUIRE(axes[0] > 8 || columns <= 256, why, spira::status_file_format, path,
+                 "its shape %.*s has a point in each column: save numpy.moveaxis(it, 0, -1)",
+                 (int)spira::min_of((int64_t)strcspn(shape, ")") + 1, 40), shape);
     const bool fortran = strncmp(order, "True", 4) == 0;
     SCAN_REQUIRE(!fortran || found == 2, why, spira::status_file_format, path,
                  "three axes in Fortran order: save numpy.ascontiguousarray of it");
@@ -145,7 +146,7 @@ SPIRA_API int64_t npz_number(const table *t, int64_t at, int bytes) {
     return (int64_t)value_read(t->data + at, bytes == 2 ? value_u2 : value_u4, false);
 }
 
-// Finds the array to take: the only one, or one named points, xyz, coords or coord.
+// Finds the array to take: the only one, or the first of points, xyz, coords and coord.
 SPIRA_API spira::status npz_find(const char *path, const table *t, npz_entry *found,
                                  scan_reason *why) {
     int64_t end = t->bytes - 22;
@@ -155,7 +156,8 @@ SPIRA_API spira::status npz_find(const char *path, const table *t, npz_entry *fo
     SCAN_REQUIRE(end >= 0, why, spira::status_file_format, path, "has no directory of a ZIP file");
     const int64_t count = npz_number(t, end + 10, 2);
     int64_t at = npz_number(t, end + 16, 4);
-    bool named = false;
+    const char *const names[] = {"points.npy", "xyz.npy", "coords.npy", "coord.npy"};
+    int best = 4; // in names
     for (int64_t i = 0; i < count; ++i) {
         SCAN_REQUIRE(at >= 0 && at + 46 <= end && memcmp(t->data + at, "PK\1\2", 4) == 0, why,
                      spira::status_file_format, path, "its directory is damaged at %lld of %lld",
@@ -166,15 +168,16 @@ SPIRA_API spira::status npz_find(const char *path, const table *t, npz_entry *fo
         const npz_entry entry = {{(const char *)t->data + at + 46, (size_t)name},
                                  npz_number(t, at + 10, 2),
                                  npz_number(t, at + 42, 4)};
-        const bool wanted =
-            table_word_is(entry.name, "points.npy") || table_word_is(entry.name, "xyz.npy") ||
-            table_word_is(entry.name, "coords.npy") || table_word_is(entry.name, "coord.npy");
-        *found = wanted || i == 0 ? entry : *found;
-        named = named || wanted;
+        int name_found = 0;
+        while (name_found < best && !table_word_is(entry.name, names[name_found])) {
+            ++name_found;
+        }
+        *found = name_found < best || i == 0 ? entry : *found;
+        best = name_found;
         at += 46 + name + npz_number(t, at + 30, 2) + npz_number(t, at + 32, 2);
     }
     SCAN_REQUIRE(
-        named || count == 1, why, spira::status_file_format, path,
+        best < 4 || count == 1, why, spira::status_file_format, path,
         "has %lld arrays, none of them named points, xyz, coords or coord: save one by numpy.save",
         (long long)count);
     return spira::status_success();

@@ -34,7 +34,7 @@ SPIRA_API spira::status pcd_take_fields(const char *path, const char *key, const
             h->type[found] = word.text[0];
         } else {
             SCAN_REQUIRE(table_word_count(word, &number), why, spira::status_file_format, path,
-                         "%s: \"%.*s\" is no number", key, (int)(word.length & 31), word.text);
+                         "%s: \"%.*s\" is no number", key, table_word_print(word), word.text);
             (key[0] == 'S' ? h->size : h->count)[found] = number;
         }
     }
@@ -119,6 +119,8 @@ SPIRA_API spira::status pcd_columns(const char *path, const pcd_header *h, bool 
             }
         }
     }
+    SCAN_REQUIRE(t->columns > 0, why, spira::status_file_format, path,
+                 "its fields have no values (COUNT 0, or padding)");
     return spira::status_success();
 }
 
@@ -199,14 +201,14 @@ SPIRA_API spira::status pcd_read_header(const char *path, text_lines *lines, pcd
         SPIRA_TRY(pcd_take_line(path, line, line_end, h, why));
     }
     SCAN_REQUIRE(h->fields > 0, why, spira::status_file_format, path, "has no line FIELDS");
-    if (h->points < 0) {
-        h->points = h->width < 0 ? -1 : h->width * (h->height < 0 ? 1 : h->height);
+    const double area = (double)h->width * (double)(h->height < 0 ? 1 : h->height);
+    if (h->points < 0 && area <= INT32_MAX) {
+        h->points = (int64_t)area; // negative without WIDTH
     }
     SCAN_REQUIRE(h->points >= 0 && h->points <= INT32_MAX, why, spira::status_file_format, path,
                  "has neither POINTS nor WIDTH, or more than 2^31 - 1");
-    const bool all =
-        h->width < 0 || h->height < 0 || (double)h->width * (double)h->height == (double)h->points;
-    SCAN_REQUIRE(all, why, spira::status_file_format, path,
+    SCAN_REQUIRE(h->width < 0 || h->height < 0 || area == (double)h->points, why,
+                 spira::status_file_format, path,
                  "has %lld POINTS, but WIDTH %lld times HEIGHT %lld: cut off, or joined by hand?",
                  (long long)h->points, (long long)h->width, (long long)h->height);
     return spira::status_success();
@@ -215,7 +217,7 @@ SPIRA_API spira::status pcd_read_header(const char *path, text_lines *lines, pcd
 // Reads a .pcd file into a table. VIEWPOINT is not applied: points are as they stand in the file.
 SPIRA_API spira::status pcd_read(const char *path, table *t, scan_reason *why) {
     pcd_header h;
-    text_lines lines = {(const char *)t->data, (const char *)t->data + t->bytes, 0};
+    text_lines lines = text_lines_of(t);
     SPIRA_TRY(pcd_read_header(path, &lines, &h, why));
     int64_t start = lines.at - (const char *)t->data, record;
     if (table_word_is(h.data, "binary_compressed")) {
@@ -223,11 +225,11 @@ SPIRA_API spira::status pcd_read(const char *path, table *t, scan_reason *why) {
     }
     SPIRA_TRY(pcd_columns(path, &h, false, start, t, &record, why));
     if (table_word_is(h.data, "ascii")) {
-        return text_rows(path, &lines, h.points, t, why);
+        return text_rows(path, &lines, h.points, true, t, why);
     }
     SCAN_REQUIRE(table_word_is(h.data, "binary"), why, spira::status_file_format, path,
                  "DATA is %.*s; known are ascii, binary and binary_compressed",
-                 (int)(h.data.length & 31), h.data.text);
+                 table_word_print(h.data), h.data.text);
     t->rows = h.points;
     SCAN_REQUIRE((t->bytes - start) / (record ? record : 1) >= h.points, why,
                  spira::status_file_format, path, "ends after %lld of %lld points of %lld bytes",

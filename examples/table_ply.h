@@ -106,11 +106,13 @@ SPIRA_API spira::status ply_read_header(const char *path, text_lines *lines, ply
     SCAN_REQUIRE(text_line_next(lines, &line, &line_end) && line_end - line == 3 &&
                      memcmp(line, "ply", 3) == 0,
                  why, spira::status_file_format, path, "does not begin with a line ply");
+    const bool lone = *line_end == '\r' && line_end[1] != '\n'; // lines end in a carriage return
     for (bool ended = false; !ended;) {
         SCAN_REQUIRE(text_line_next(lines, &line, &line_end), why, spira::status_file_format, path,
                      "has no line end_header");
         SPIRA_TRY(ply_take_line(path, lines->number, line, line_end, h, &ended, why));
     }
+    lines->at = lone ? line_end + 1 : lines->at; // a line feed is the first byte of the data then
     return spira::status_success();
 }
 
@@ -149,7 +151,7 @@ SPIRA_API spira::status ply_skip(const char *path, const ply_header *h, const pl
                                                       (const unsigned char *)lines->end);
         SCAN_REQUIRE(text ? text_line_next(lines, &line, &line_end) : bytes >= 0, why,
                      spira::status_file_format, path,
-                     "ends within its element %.*s, at %lld of %lld", (int)(e->name.length & 63),
+                     "ends within its element %.*s, at %lld of %lld", table_word_print(e->name),
                      e->name.text, (long long)i, (long long)e->count);
         lines->at += bytes;
     }
@@ -164,7 +166,7 @@ SPIRA_API spira::status ply_columns(const char *path, const ply_header *h, const
         const ply_property *p = h->property + e->first + i;
         SCAN_REQUIRE(!p->list, why, spira::status_file_format, path,
                      "its vertices hold a list (%.*s): save points alone",
-                     (int)(p->name.length & 63), p->name.text);
+                     table_word_print(p->name), p->name.text);
         SPIRA_TRY(table_add(t, p->name.text, p->name.length, p->type, start + *record, 0));
         t->column[t->columns - 1].big = table_word_is(h->format, "binary_big_endian");
         *record += value_bytes(p->type);
@@ -191,7 +193,7 @@ SPIRA_API spira::status ply_read_body(const char *path, const ply_header *h, tex
     int64_t record;
     SPIRA_TRY(ply_columns(path, h, e, start, t, &record, why));
     if (table_word_is(h->format, "ascii")) {
-        return text_rows(path, lines, e->count, t, why);
+        return text_rows(path, lines, e->count, e + 1 == end, t, why);
     }
     t->rows = e->count;
     SCAN_REQUIRE((t->bytes - start) / record >= e->count, why, spira::status_file_format, path,
@@ -204,7 +206,7 @@ SPIRA_API spira::status ply_read_body(const char *path, const ply_header *h, tex
 SPIRA_API spira::status ply_read(const char *path, table *t, scan_reason *why) {
     ply_header *h = (ply_header *)malloc(sizeof *h);
     SCAN_REQUIRE(h, why, spira::status_workspace, path, "no memory for the header");
-    text_lines lines = {(const char *)t->data, (const char *)t->data + t->bytes, 0};
+    text_lines lines = text_lines_of(t);
     spira::status s = ply_read_header(path, &lines, h, why);
     const bool known = table_word_is(h->format, "ascii") ||
                        table_word_is(h->format, "binary_little_endian") ||

@@ -61,22 +61,30 @@ static bytes npy_of(const char *type, const char *shape, const bytes &data,
     return npy(header, data);
 }
 
-// An archive of one array. method: 0, or 8 for a compressed one
-static bytes npz(const char *name, const bytes &data, int method = 0, int entries = 1) {
-    const bytes sizes = stored((uint32_t)data.size()) + stored((uint32_t)data.size());
-    const bytes common = stored((uint16_t)20) + stored((uint16_t)0) + stored((uint16_t)method) +
-                         bytes(8, '\0') + sizes;
-    const bytes length = stored((uint16_t)strlen(name));
-    const bytes local = "PK\3\4" + common + length + stored((uint16_t)0) + name + data;
-    const bytes entry = bytes("PK\1\2") + stored((uint16_t)20) + common + length + bytes(12, '\0') +
-                        stored((uint32_t)0) + name;
-    bytes file = local;
-    for (int i = 0; i < entries; ++i) {
-        file += entry;
+struct archived {
+    const char *name;
+    bytes data;
+};
+
+// An archive. method: 0, or 8 for compressed arrays
+static bytes npz_of(const std::vector<archived> &arrays, int method = 0) {
+    bytes file, directory;
+    for (const archived &a : arrays) {
+        const bytes size = stored((uint32_t)a.data.size());
+        const bytes common = stored((uint16_t)20) + stored((uint16_t)0) + stored((uint16_t)method) +
+                             bytes(8, '\0') + size + size;
+        const bytes length = stored((uint16_t)strlen(a.name));
+        directory += bytes("PK\1\2") + stored((uint16_t)20) + common + length + bytes(12, '\0') +
+                     stored((uint32_t)file.size()) + a.name;
+        file += "PK\3\4" + common + length + stored((uint16_t)0) + a.name + a.data;
     }
-    return file + "PK\5\6" + bytes(4, '\0') + stored((uint16_t)entries) +
-           stored((uint16_t)entries) + stored((uint32_t)(entry.size() * (size_t)entries)) +
-           stored((uint32_t)local.size()) + bytes(2, '\0');
+    const bytes count = stored((uint16_t)arrays.size());
+    return file + directory + "PK\5\6" + bytes(4, '\0') + count + count +
+           stored((uint32_t)directory.size()) + stored((uint32_t)file.size()) + bytes(2, '\0');
+}
+
+static bytes npz(const char *name, const bytes &data, int method = 0, size_t arrays = 1) {
+    return npz_of(std::vector<archived>(arrays, {name, data}), method);
 }
 
 // The header of a survey. format, version: minor; the records follow at byte 400
@@ -188,6 +196,8 @@ TEST(scan_reads_numpy) {
     const bytes halves = stored((uint16_t)0x3e00) + stored((uint16_t)0xc000) +
                          stored((uint16_t)0x0001) + stored((uint16_t)0x7bff);
     const bytes indices = row<int32_t>({0, 1, 2, 3, 0, 4, 5, 6});
+    const bytes points = npy_of("<f4", "(1, 3)", row<float>({1.5, 2, 3}));
+    const bytes voxels = npy_of("<i4", "(1, 3)", row<int32_t>({7, 8, 9}));
     read_all(
         {{"a.npy", npy_of("<f4", "(2, 4)", floats), 4, two, {}},
          {"b.npy", npy_of("<f8", "(2, 4)", two_as<double>()), 4, two, {}},
@@ -229,7 +239,9 @@ TEST(scan_reads_numpy) {
           {}},
          {"p.npz", npz("arr_0.npy", npy_of("<f4", "(2, 4)", floats)), 4, two, {}},
          {"q.npz", npz("points.npy", npy_of("<f4", "(2, 4)", floats), 0, 2), 4, two, {}},
-         {"r.npz", npz("coord.npy", npy_of("<f4", "(2, 4)", floats), 0, 2), 4, two, {}}});
+         {"r.npz", npz("coord.npy", npy_of("<f4", "(2, 4)", floats), 0, 2), 4, two, {}},
+         {"s.npz", npz_of({{"points.npy", points}, {"coords.npy", voxels}}), 3, {1.5f, 2, 3}, {}},
+         {"t.npz", npz_of({{"coords.npy", voxels}, {"points.npy", points}}), 3, {1.5f, 2, 3}, {}}});
 }
 
 TEST(scan_reads_pcd) {
@@ -254,6 +266,7 @@ TEST(scan_reads_pcd) {
           {}},
          {"d.pcd", pcd(odd, "DATA binary\n" + record + "more"), 5, {1.5f, -2, 3.25f, 700, 5}, {}},
          {"e.pcd", pcd(old, "DATA ascii\r\n1 2 3\r\n"), 3, {1, 2, 3}, {}},
+         {"g.pcd", "\xef\xbb\xbf" + old + "DATA ascii\n1 2 3\n", 3, {1, 2, 3}, {}},
          {"f.pcd",
           pcd(old, "DATA binary_compressed\n" +
                        pcd_packed(zeros, plain(bytes(1, '\0')) + bytes("\xe0\x02\x00", 3))),
@@ -293,6 +306,20 @@ TEST(scan_reads_ply) {
                "property float y\r\nproperty float z\r\nend_header\r\n1 2 3\r\n",
                3,
                {1, 2, 3},
+               {}},
+              // Lines that end in a carriage return: the line feed is the first byte of the data.
+              {"i.ply",
+               "ply\rformat binary_little_endian 1.0\relement vertex 1\rproperty uchar x\r"
+               "property uchar y\rproperty uchar z\rend_header\r\n\2\3",
+               3,
+               {10, 2, 3},
+               {}},
+              {"j.ply", "\xef\xbb\xbf" + text + vertex + "1.5 -2 3.25 7\n4 5.5 -6 9\n", 4, two, {}},
+              {"k.ply",
+               text + "element vertex 1\nproperty float x\nproperty float y\nproperty float z\n"
+                      "element face 1\nproperty list uchar int i\nend_header\n1 2 3\n3 0 0 0\n",
+               3,
+               {1, 2, 3},
                {}}});
 }
 
@@ -328,7 +355,13 @@ TEST(scan_reads_text) {
               {"d.csv", "\"intensity\";\"z\";\"y\";\"x\"\n7;3.25;-2;1.5\n9;-6;5.5;4\n", 4, two, {}},
               {"e.pts", "2\n1.5 -2 3.25 7\n4 5.5 -6 9\n", 4, two, {}},
               {"f.asc", "//X Y Z\n1e0 2 3\n", 3, {1, 2, 3}, {}},
-              {"g.csv", "\xef\xbb\xbfx,y,z\n1,2,3\n", 3, {1, 2, 3}, {}}});
+              {"g.csv", "\xef\xbb\xbfx,y,z\n1,2,3\n", 3, {1, 2, 3}, {}},
+              {"h.csv", ",x,y,z\n0,1,2,3\n1,4,5,6\n", 3, {1, 2, 3, 4, 5, 6}, {}},
+              {"i.csv", "\"\",\"x\",\"y\",\"z\"\n1,1,2,3\n", 3, {1, 2, 3}, {}},
+              {"j.txt", "# made up\n# time x y z\n9 1 2 3\n", 4, {1, 2, 3, 9}, {}},
+              {"k.asc", "//Z,Y,X\n1,2,3\n", 3, {3, 2, 1}, {}},
+              {"l.txt", "# of y z and x\n1 2 3\n", 3, {1, 2, 3}, {}},
+              {"m.csv", "1, 2, 3,\n4 ; 5 ;6\n7,8,9\n", 3, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {}}});
 }
 
 // Rows that did not return are left out and counted, and the rows of the file are known.
@@ -494,7 +527,8 @@ TEST(scan_refuses_numpy) {
           {}},
          {"b.npy", npy_of("<f4", "(4, 2)", floats), bad, shape, {}},
          {"b.npy", npy_of("<f4", "(8,)", floats), bad, "its shape (8,) is neither", {}},
-         {"b.npy", npy_of("<f4", "(3, 300)", bytes(3600, '\0')), bad, "the transpose", {}},
+         {"b.npy", npy_of("<f4", "(3, 300)", bytes(3600, '\0')), bad, "moveaxis", {}},
+         {"b.npy", npy_of("|u1", "(3, 2, 300)", bytes(1800, '\0')), bad, "moveaxis", {}},
          {"b.npy", npy_of("<f4", "()", floats), bad, shape, {}},
          {"b.npy", npy_of("<f4", "(1, 1, 2, 4)", floats), bad, shape, {}},
          {"b.npy", npy_of("<f4", "(-2, 4)", floats), bad, shape, {}},
@@ -510,6 +544,11 @@ TEST(scan_refuses_numpy) {
          {"e.npy", npy_of("<f4", "(3, 4)", floats), bad, "ends before", {}},
          {"e.npy", npy_of("<f8", "(2147483647, 65536)", ""), bad, "ends before", {}},
          {"f.npy", npy_of("<f4", "(2147483648, 3)", ""), status_bad_size, "2147483648 rows", {}},
+         {"f.npy",
+          npy_of("<f4", "(1073741824, 17179869184, 3)", ""), // 2^64 rows
+          status_bad_size,
+          "17179869184 rows",
+          {}},
          {"g.npy", "\x93NUMPX" + bytes(200, '\0'), bad, "NUMPY", {}},
          {"g.npy", "\x93NUMPY\4" + bytes(200, '\0'), bad, "version 4.0", {}},
          {"h.npy",
@@ -526,6 +565,7 @@ TEST(scan_refuses_numpy) {
 TEST(scan_refuses_other_formats) {
     const bytes head = xyzi, text = "ply\nformat ascii 1.0\n", one = "element vertex 1\n",
                 places = "property float x\nproperty float y\nproperty float z\n";
+    const bytes none = "FIELDS x y z\nCOUNT 0 0 0\nPOINTS 0\n";
     const bytes damaged = pcd_packed(row<float>({1, 2, 3, 4, 5, 6, 7, 8}), bytes("\x20\x7f", 2));
     const status_code bad = status_file_format;
     refuse_all(
@@ -541,6 +581,26 @@ TEST(scan_refuses_other_formats) {
               "DATA ascii\n1 2 3\n"),
           bad,
           "WIDTH 1 times HEIGHT 2",
+          {}},
+         {"g3.pcd",
+          pcd("FIELDS x y z\nWIDTH 100000000000\nHEIGHT 300000000000\n", "DATA ascii\n1 2 3\n"),
+          bad,
+          "more than 2^31",
+          {}},
+         {"g4.pcd", pcd(none, "DATA binary\n123"), bad, "no values", {}},
+         {"g4.pcd", pcd(none, "DATA ascii\n"), bad, "no values", {}},
+         {"g4.pcd", pcd(none, "DATA binary_compressed\n" + bytes(8, '\0')), bad, "no values", {}},
+         {"g5.pcd", pcd("FIELDS _\nPOINTS 1\n", "DATA binary\n1234"), bad, "no values", {}},
+         {"g6.pcd", pcd(head, "DATA ascii\n1 2 3 4\n5 6 7 8\n9 9 9 9\n"), bad, "joined", {}},
+         {"g7.pcd",
+          pcd(head, "DATA binary_compressed_by_something_of_ours\n"),
+          bad,
+          "DATA is binary_compressed_by",
+          {}},
+         {"g8.pcd",
+          pcd("FIELDS x y z x\nPOINTS 1\n", "DATA ascii\n1 2 3 4\n"),
+          bad,
+          "two columns x",
           {}},
          {"h.pcd", pcd("FIELDS x y\nSIZE 4 4 4\n", ""), bad, "3 values for 2 fields", {}},
          {"i.pcd", pcd("FIELDS a b c\nWIDTH 1\n", "DATA ascii\n1 2 3\n"), bad, "no column x", {}},
@@ -569,6 +629,7 @@ TEST(scan_refuses_other_formats) {
           "after 0 of 1",
           {}},
          {"a.las", bytes(300, 'x'), bad, "LASF", {}},
+         {"a.las", "LASF" + bytes(200, '\0'), bad, "within its header", {}},
          {"b.las", las(2, 128, 34, 1, ""), bad, "LAZ", {}},
          {"c.las", las(2, 3, 33, 1, ""), bad, "records of 33", {}},
          {"d.las", las(2, 0, 20, 1, "short"), bad, "ends before its 1 points", {}},
@@ -577,7 +638,14 @@ TEST(scan_refuses_other_formats) {
          {"c.txt", bytes("1 2 \0", 5), bad, "bytes of 0", {}},
          {"d.txt", "1 2\n", bad, "2 columns", {}},
          {"e.csv", "a,b,c\n1,2,3\n", bad, "no column x", {}},
-         {"f.pts", "3\n1 2 3\n", bad, "after 1 of 3", {}}});
+         {"f.pts", "3\n1 2 3\n", bad, "after 1 of 3", {}},
+         {"g.pts", "1\n1 2 3\n1\n4 5 6\n", bad, "line 3 stands behind", {}},
+         {"h.csv", "1,5;2,5;3,5\n", bad, "line 1 has decimal commas", {}},
+         {"i.xyz", "1 2 3\n1,5 2,5 3,5\n", bad, "line 2 has decimal commas", {}},
+         {"j.csv", "1,2,,4\n5,6,,8\n", bad, "an empty field", {}},
+         {"k.txt", "1\t2\t3\n4\t\t5\n", bad, "line 2 has 2 numbers", {}},
+         {"l.txt", bytes("1\0 2\0 3\0", 8), bad, "UTF-8", {}},
+         {"m.csv", "x,y,z,X\n1,2,3,4\n", bad, "two columns x", {}}});
 }
 
 // Damaged files are read or refused, and nothing outside of them is touched (run it under the
