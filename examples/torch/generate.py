@@ -30,6 +30,14 @@ LATENTS, OUTPUTS = 32, 7
 
 # ---- the network --------------------------------------------------------------------------------
 
+def with_act(layer, x, act=None, residual=None):
+    """act(layer(x) + residual); spira.pytorch has it as one kernel."""
+    of_rows = isinstance(layer, (nn.Linear, nn.LayerNorm))
+    y = x.replace_feature(layer(x.features)) if of_rows else layer(x)
+    y = y if residual is None else y.replace_feature(y.features + residual.features)
+    return y if act is None else y.replace_feature(act(y.features))
+
+
 class Block(nn.Module):
     """A ConvNeXt block: x + L(SiLU(L(LN(S3(x)))))."""
 
@@ -39,9 +47,12 @@ class Block(nn.Module):
         self.norm = nn.LayerNorm(channels, eps=1e-6)
         self.mlp = nn.Sequential(nn.Linear(channels, 4 * channels), nn.SiLU(),
                                  nn.Linear(4 * channels, channels))
+        self.with_act = getattr(library, "with_act", with_act)
 
     def forward(self, x):
-        return x.replace_feature(self.mlp(self.norm(self.conv(x).features)) + x.features)
+        h = self.with_act(self.norm, self.conv(x))
+        h = self.with_act(self.mlp[0], h, self.mlp[1])
+        return self.with_act(self.mlp[2], h, residual=x)
 
 
 class Up(nn.Module):
@@ -49,8 +60,10 @@ class Up(nn.Module):
 
     def __init__(self, library, channels, width):
         super().__init__()
-        self.library, self.width = library, width
+        self.library, self.with_act = library, getattr(library, "with_act", with_act)
         self.norm1 = nn.LayerNorm(channels, eps=1e-6)
+        self.norm2 = nn.LayerNorm(width, eps=1e-6, elementwise_affine=False)
+        self.act = nn.SiLU()
         self.conv1 = library.SubMConv3d(channels, 8 * width, 3, padding=1)
         self.conv2 = library.SubMConv3d(width, width, 3, padding=1)
         self.to_subdiv = nn.Linear(channels, 8)
@@ -58,13 +71,12 @@ class Up(nn.Module):
 
     def forward(self, x, rule=None, capacity=None):
         logits = self.to_subdiv(x.features)
-        h = x.replace_feature(nn.functional.silu(self.norm1(x.features)))
+        h = self.with_act(self.norm1, x, self.act)
         options = {} if capacity is None else dict(capacity=capacity)
         y = self.library.subdivide(self.conv1(h), rule(x) if rule else logits, **options)
         skip = self.library.to_children(x, y, self.repeat)
-        h = nn.functional.layer_norm(y.features, (self.width,), eps=1e-6)
-        h = self.conv2(y.replace_feature(nn.functional.silu(h)))
-        return h.replace_feature(h.features + skip.features), logits
+        h = self.with_act(self.norm2, y, self.act)
+        return self.with_act(self.conv2, h, residual=skip), logits
 
 
 class Decoder(nn.Module):
@@ -88,10 +100,12 @@ class Decoder(nn.Module):
             if level + 1 < len(blocks):
                 parts.append(Up(library, widths[level], widths[level + 1]))
             self.blocks.append(nn.ModuleList(parts))
+        self.norm = nn.LayerNorm(widths[-1], eps=1e-5, elementwise_affine=False)
         self.output_layer = nn.Linear(widths[-1], OUTPUTS)
+        self.with_act = getattr(library, "with_act", with_act)
 
     def forward(self, x, rule=None, capacities=None):
-        x, steps = x.replace_feature(self.from_latent(x.features)), []
+        x, steps = self.with_act(self.from_latent, x), []
         for parts in self.blocks:
             for part in parts:
                 if isinstance(part, Up):
@@ -99,8 +113,7 @@ class Decoder(nn.Module):
                     steps.append((logits, x))
                 else:
                     x = part(x)
-        h = nn.functional.layer_norm(x.features, x.features.shape[1:], eps=1e-5)
-        return x.replace_feature(self.output_layer(h)), steps
+        return self.with_act(self.output_layer, self.with_act(self.norm, x)), steps
 
 
 @torch.no_grad()
@@ -230,16 +243,17 @@ class Run:
 
 
 def level_times(net, call, runs):
-    """Milliseconds of each level and of all, medians: by events at the begin of each level. The
-    last level is the end."""
+    """Milliseconds, medians, by events: of what is before the levels, of each level with its
+    up-block, and of what is behind them."""
     marks = []
 
     def mark(*_):
         marks.append(torch.cuda.Event(enable_timing=True))
         marks[-1].record()
 
-    parts = [net.from_latent, *(level[0] for level in net.blocks if len(level)), net.output_layer]
-    hooks = [part.register_forward_pre_hook(mark) for part in parts]
+    levels = [level for level in net.blocks if len(level)]
+    hooks = [level[0].register_forward_pre_hook(mark) for level in levels]
+    hooks.append(levels[-1][-1].register_forward_hook(mark))
     found = []
     for _ in range(runs):
         marks.clear()
@@ -288,9 +302,8 @@ def report(run, arguments):
     peak = torch.cuda.max_memory_allocated() / 1e9
     print(f"time: {all_ms:.1f} ms, {run.type}, step by step (the host is done after {host_ms:.1f}); "
           f"{read_backs(run)} read-backs; peak memory {peak:.1f} GB")
-    begin, *levels = level_times(net, run, runs)
-    print("ms of the levels, up-blocks included:",
-          ", ".join(f"{ms:.2f}" for ms in [begin + levels[0], *levels[1:]]))
+    begin, *levels, end = [f"{ms:.2f}" for ms in level_times(net, run, runs)]
+    print(f"ms: first set {begin}; levels with their up-blocks {', '.join(levels)}; end {end}")
     if arguments.profile:
         from bench import profile
         profile(run, 3)
@@ -327,7 +340,8 @@ def main():
     kind = arguments.type or ("fp16" if arguments.device == "cuda" else "fp32")
     import spira.pytorch as spconv
     torch.manual_seed(0)
-    net = randomize(Decoder(spconv, channels=arguments.channels).to(arguments.device)).eval()
+    with torch.device(arguments.device):
+        net = randomize(Decoder(spconv, channels=arguments.channels)).eval()
     net.to({"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[kind])
     shape = Shape(arguments.side, arguments.shape or arguments.side, arguments.device)
     with torch.no_grad():

@@ -4,6 +4,7 @@
 #
 #     python tests/torch/modules_norm.py [part of a name]...
 import contextlib
+import sys
 
 import torch
 from torch import nn
@@ -309,6 +310,42 @@ def test_norms_of_batch_elements():
         assert torch.equal(y.features, norm(x.features))
     raises(ValueError, "num_groups", lambda: spconv.SparseGroupNorm(5, 12))
     raises(ValueError, "num_channels", lambda: spconv.SparseGroupNorm(4, 8).to(DEVICE)(x))
+
+
+def test_with_act():
+    """A layer with the addition and the activation behind it: one kernel without gradients, what
+    the modules compute with them; in capacity mode zeros behind the count."""
+    scene = Scene(channels=24)
+    rows = len(scene.indices)
+    in_one = sys.modules["spira.pytorch.with_act"].in_one
+    order = spconv.sort_rows(scene.indices, scene.shape)
+    made = (lambda: spconv.SubMConv3d(24, 24, 3), lambda: spconv.SubMConv3d(24, 24, 3, groups=4),
+            lambda: nn.Linear(24, 24), lambda: nn.LayerNorm(24), lambda: nn.RMSNorm(24),
+            lambda: nn.LayerNorm(24, elementwise_affine=False))
+    for make in made:
+        layer = make().to(DEVICE)
+        for act, kind, padding in ((None, torch.float16, 9), (nn.ReLU(), torch.bfloat16, 0),
+                                   (nn.SiLU(), torch.float16, 0), (nn.GELU(), torch.float32, 9),
+                                   (nn.GELU("tanh"), torch.float16, 9), (nn.Tanh(), torch.float16, 0)):
+            layer = layer.to(kind)
+            f, i, count = spconv.pad(scene.features[order].to(kind), scene.indices[order],
+                                     rows + padding)
+            x = spconv.SparseConvTensor(f.to(DEVICE), i.to(DEVICE), scene.shape, 2, ordered=True,
+                                        count=count.to(DEVICE) if padding else None)
+            for residual in (None, x.replace_feature(x.features.flip(1))):
+                y = spconv.with_act(layer, x, act, residual)
+                assert y.features.requires_grad != (layer.__class__ is nn.LayerNorm and
+                                                    layer.weight is None)
+                with torch.no_grad():
+                    z = spconv.with_act(layer, x, act, residual)
+                    is_one = in_one(layer, x, act, residual) is not None
+                exact = type(layer) is nn.Linear and kind == torch.float32
+                assert is_one == (type(act) is not nn.Tanh and not exact)
+                bound = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}[kind]
+                close(z.features[:rows], y.features[:rows], bound, f"{layer} {act}")
+                assert not is_one or not z.features[rows:].any()
+    other = spconv.SparseConvTensor(f[:5].to(DEVICE), i[:5].to(DEVICE), scene.shape, 2)
+    raises(ValueError, "different voxels", lambda: spconv.with_act(layer, x, None, other))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,9 @@ struct layer {
     bool identity; // volume 1 onto the same set: there is no map
     spira::conv_shape shape;
     spira::grad_order mirrors;
-    int groups; // above 1 all maps are tables, on both devices, and so are the pairs
+    int groups;            // above 1 all maps are tables, on both devices, and so are the pairs
+    Tensor residual;       // of conv_eval; added before
+    spira::activation act; // this
 
     int weight_cin() const {
         return shape.cin / groups;
@@ -81,13 +83,18 @@ static std::array<int64_t, 5> weight_strides(const Tensor &weight) {
 }
 
 // Whether a weight's memory is in spira's order already, as spira.pytorch's layers make it.
-static bool weight_is_ordered(const Tensor &weight) {
+static bool weight_in_order(const Tensor &weight) {
     const std::array<int64_t, 5> strides = weight_strides(weight);
-    bool same = weight.scalar_type() == at::kFloat;
+    bool same = true;
     for (int64_t axis = 0; axis < weight.dim(); ++axis) {
         same = same && (weight.size(axis) == 1 || weight.stride(axis) == strides[axis]);
     }
     return same;
+}
+
+// The same, and fp32: nothing is to be done.
+static bool weight_is_ordered(const Tensor &weight) {
+    return weight.scalar_type() == at::kFloat && weight_in_order(weight);
 }
 
 // Weights in spira's order, fp32 and contiguous.
@@ -178,6 +185,9 @@ static Tensor conv_cpu(const layer &l, const Tensor &in, const Tensor &weight, c
     Tensor out = at::zeros({rows, l.shape.cout}, x.options());
     spira::conv_epilogue epilogue = spira::conv_epilogue();
     epilogue.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
+    const Tensor added = l.residual.defined() ? floats(l.residual) : Tensor();
+    epilogue.residual = added.defined() ? added.data_ptr() : nullptr;
+    epilogue.act = l.act;
     const spira::conv_host_args args = {l.shape,
                                         x.data_ptr<float>(),
                                         nullptr,
@@ -200,10 +210,13 @@ static weight_job weight_job_of(const layer &l, const Tensor &weight, weight_way
     return job;
 }
 
-// A weight that is not in order, as a convolution takes it. One that is serves the layer and its
-// gradient as it is.
+// A weight as a convolution takes it. One that is in order serves the layer and its gradient as it
+// is.
 static Tensor weight_of_way(const layer &l, const Tensor &weight, weight_way way,
                             const cuda_scope &scope) {
+    if (weight_in_order(weight)) {
+        return as_type(weight, at::kFloat);
+    }
     const Tensor given = weight.contiguous();
     Tensor ordered = empty_like(weight, at::kFloat, {weight.numel()});
     const weight_job order = weight_job_of(l, weight, way);
@@ -217,8 +230,7 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
                         weight_way way, const Tensor &bias, const optional<Tensor> &map,
                         const Tensor &count, int64_t rows) {
     const cuda_scope scope(in);
-    const bool is_ordered = weight_is_ordered(weight);
-    const Tensor ordered = is_ordered ? weight : weight_of_way(l, weight, way, scope);
+    const Tensor ordered = weight_of_way(l, weight, way, scope);
     Tensor out = empty_like(in, in.scalar_type(), {rows, shape.cout});
     conv_job job = {};
     job.shape = shape;
@@ -230,9 +242,11 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
     job.capacity = (int32_t)rows;
     job.in = in.data_ptr();
     job.weight = ordered.data_ptr<float>();
-    job.weight_of_layer = way != weight_forward && is_ordered;
+    job.weight_of_layer = way != weight_forward && weight_in_order(weight);
     job.weight_mirrored = way == weight_mirrored;
     job.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
+    job.residual = l.residual.defined() ? l.residual.data_ptr() : nullptr;
+    job.act = l.act;
     job.out = out.data_ptr();
     weights_check(in.get_device());
     job.trouble = weights_trouble(in.get_device());
@@ -262,6 +276,9 @@ static Tensor group_run(const layer &l, spira::conv_weights_order order, const T
     a.map = table_of(map, name, rows, l.kernel.volume, false);
     a.capacity = (int32_t)rows;
     a.epilogue.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
+    const Tensor added = l.residual.defined() && in.is_cpu() ? floats(l.residual) : l.residual;
+    a.epilogue.residual = added.defined() ? added.data_ptr() : nullptr;
+    a.epilogue.act = l.act;
     Tensor out = empty_like(in, in.scalar_type(), {rows, a.shape.cout});
     a.out = out.data_ptr();
     if (in.is_cpu()) {
@@ -275,8 +292,7 @@ static Tensor group_run(const layer &l, spira::conv_weights_order order, const T
     }
 #ifdef SPIRA_TORCH_CUDA
     const cuda_scope scope(in);
-    const Tensor w =
-        weight_is_ordered(weight) ? weight : weight_of_way(l, weight, weight_forward, scope);
+    const Tensor w = weight_of_way(l, weight, weight_forward, scope);
     a.weight = w.data_ptr<float>();
     a.count = count.data_ptr<int32_t>();
     require(gpu::group(&a, scope.stream));
@@ -313,13 +329,10 @@ static void group_weight_grad(const layer &l, const Tensor &grad, const Tensor &
 
 // ---- the layer ----------------------------------------------------------------------------------
 
-Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
-            const optional<Tensor> &map, const optional<Tensor> &, const optional<Tensor> &,
-            const Tensor &source_count, const Tensor &count, int64_t rows, IntArrayRef kernel,
-            int64_t flags) {
-    const layer l = layer_of(features, weight, kernel, flags);
+static Tensor conv_run(const layer &l, const Tensor &features, const Tensor &weight,
+                       const optional<Tensor> &bias, const optional<Tensor> &map,
+                       const Tensor &count, int64_t rows, int64_t flags) {
     require_device(count, "count", features, "features");
-    require_device(source_count, "count", features, "features");
     require_map(map, "map", features, l.identity);
     Tensor added;
     if (bias) {
@@ -359,6 +372,30 @@ Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor>
 #else
     without_cuda();
 #endif
+}
+
+Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
+            const optional<Tensor> &map, const optional<Tensor> &, const optional<Tensor> &,
+            const Tensor &source_count, const Tensor &count, int64_t rows, IntArrayRef kernel,
+            int64_t flags) {
+    require_device(source_count, "count", features, "features");
+    return conv_run(layer_of(features, weight, kernel, flags), features, weight, bias, map, count,
+                    rows, flags);
+}
+
+Tensor conv_eval(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
+                 const optional<Tensor> &residual, const optional<Tensor> &map, const Tensor &count,
+                 int64_t rows, IntArrayRef kernel, int64_t flags, int64_t act) {
+    layer l = layer_of(features, weight, kernel, flags);
+    SPIRA_CHECK(rows >= 1 && features.size(0) >= 1, "features: ", features.sizes(), ", no rows");
+    l.act = activation_of(act);
+    if (residual) {
+        require_rows(*residual, "residual", rows, l.shape.cout);
+        require_device(*residual, "residual", features, "features");
+        require_type(*residual, "residual", features.scalar_type());
+        l.residual = residual->contiguous();
+    }
+    return conv_run(l, features, weight, bias, map, count, rows, flags);
 }
 
 // ---- gradients ----------------------------------------------------------------------------------

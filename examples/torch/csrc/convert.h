@@ -191,6 +191,12 @@ inline spira::numeric numeric_of(const Tensor &t, int64_t flags, const char *nam
     }
 }
 
+inline spira::activation activation_of(int64_t act) {
+    SPIRA_CHECK(act >= 0 && act < spira::activation_count && act != spira::activation_leaky,
+                "act: ", act);
+    return (spira::activation)act;
+}
+
 // A number of rows as spira takes it.
 inline int32_t rows_of(int64_t rows, const char *name) {
     SPIRA_CHECK(rows >= 0 && rows <= INT32_MAX / 2, name, ": ", rows,

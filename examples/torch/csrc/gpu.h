@@ -18,6 +18,7 @@
 #include "spira/expand.h"
 #include "spira/interpolate.h"
 #include "spira/join.h"
+#include "spira/norm.h"
 #include "spira/pool.h"
 #include "spira/rows.h"
 #include "spira/subdivide.h"
@@ -86,6 +87,8 @@ struct conv_job {
     // Or of the layer whose input gradient this is: [volume, cout, cin] of the shape.
     bool weight_of_layer, weight_mirrored;
     const float *bias;
+    const void *residual;  // [capacity, cout], or null
+    spira::activation act; // behind both
     void *out;
     spira::device_status *trouble; // weights that the format cannot hold
 };
@@ -340,6 +343,9 @@ status pool_global(const pool_global_job *job, void *scratch, size_t scratch_byt
                    stream_ref stream);
 
 status dense(const spira::device_info *info, const dense_job *job, stream_ref stream);
+
+// LayerNorm and RMSNorm.
+status norm_rows(const spira::norm_args *args, stream_ref stream);
 
 status around(const around_job *job, stream_ref stream);
 status lists_bytes(const spira::row_lists_args *args, size_t *bytes);

@@ -47,6 +47,8 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
     m.def("conv(Tensor features, Tensor weight, Tensor? bias, Tensor? map, Tensor? back, "
           "Tensor? pairs, Tensor source_count, Tensor count, SymInt rows, int[] kernel, int flags) "
           "-> Tensor");
+    m.def("conv_eval(Tensor features, Tensor weight, Tensor? bias, Tensor? residual, Tensor? map, "
+          "Tensor count, SymInt rows, int[] kernel, int flags, int act) -> Tensor");
     m.def("conv_backward(Tensor grad, Tensor features, Tensor weight, Tensor? back, Tensor? pairs, "
           "Tensor source_count, Tensor count, int[] kernel, int flags, bool[3] wanted) "
           "-> (Tensor, Tensor, Tensor)");
@@ -62,6 +64,8 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
     m.def("norm_backward(Tensor grad, Tensor input, Tensor? output, Tensor? count, Tensor? weight, "
           "Tensor? bias, Tensor mean, Tensor invstd, bool relu, bool residual) "
           "-> (Tensor, Tensor, Tensor, Tensor)");
+    m.def("norm_rows(Tensor input, Tensor? residual, Tensor? weight, Tensor? bias, Tensor count, "
+          "int kind, float eps, int act, int flags) -> Tensor");
     m.def("pool(Tensor features, Tensor map, Tensor? back, Tensor source_count, Tensor count, "
           "int kind, int flags) -> Tensor");
     m.def("pool_backward(Tensor grad, Tensor features, Tensor map, Tensor back, "
@@ -95,6 +99,7 @@ static void implement(torch::Library &m) {
     m.impl("map_layout", &map_layout);
     m.impl("map_pairs", &map_pairs);
     m.impl("conv", &conv);
+    m.impl("conv_eval", &conv_eval);
     m.impl("conv_backward", &conv_backward);
     m.impl("permute_rows", &permute_rows);
     m.impl("join", &join);
@@ -102,6 +107,7 @@ static void implement(torch::Library &m) {
     m.impl("norm_apply", &norm_apply);
     m.impl("norm_eval", &norm_eval);
     m.impl("norm_backward", &norm_backward);
+    m.impl("norm_rows", &norm_rows);
     m.impl("pool", &pool);
     m.impl("pool_backward", &pool_backward);
     m.impl("pool_global", &pool_global);

@@ -66,6 +66,10 @@ Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor>
             const optional<Tensor> &map, const optional<Tensor> &back,
             const optional<Tensor> &pairs, const Tensor &source_count, const Tensor &count,
             int64_t rows, IntArrayRef kernel, int64_t flags);
+// act(conv + residual): of layers without gradients.
+Tensor conv_eval(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
+                 const optional<Tensor> &residual, const optional<Tensor> &map, const Tensor &count,
+                 int64_t rows, IntArrayRef kernel, int64_t flags, int64_t act);
 std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &grad, const Tensor &features,
                                                  const Tensor &weight, const optional<Tensor> &back,
                                                  const optional<Tensor> &pairs,
@@ -132,6 +136,13 @@ norm_backward(const Tensor &grad, const Tensor &input, const optional<Tensor> &o
               const optional<Tensor> &count, const optional<Tensor> &weight,
               const optional<Tensor> &bias, const Tensor &mean, const Tensor &invstd, bool relu,
               bool residual);
+
+// ---- norm_rows.cpp ----
+
+// act(LayerNorm or RMSNorm + residual): of layers without gradients.
+Tensor norm_rows(const Tensor &input, const optional<Tensor> &residual,
+                 const optional<Tensor> &weight, const optional<Tensor> &bias, const Tensor &count,
+                 int64_t kind, double eps, int64_t act, int64_t flags);
 
 } // namespace spira_torch
 

@@ -98,6 +98,14 @@ def conv(features, weight, bias, kmap, groups=1):
     return conv_op(features, weight, bias, *rest)
 
 
+def conv_eval(features, weight, bias, kmap, residual=None, act=0, groups=1):
+    """act(conv + residual) in one kernel, without gradients. act: a number of spira::activation."""
+    layout, _, _, _, count, rows, kernel, flags = conv_rest(kmap, features, weight, False, False,
+                                                            False, groups)
+    return ops.conv_eval.default(features, weight, bias, residual, layout, count, rows, kernel,
+                                 flags, act)
+
+
 def check_weights(device=None):
     """Waits for a GPU, and raises ValueError if a convolution had weights that are not finite."""
     with torch.cuda.device(device):

@@ -135,6 +135,11 @@ def _conv(features, weight, bias, map, back, pairs, source_count, count, rows, k
     return features.new_empty(rows, weight.shape[0])
 
 
+@fake("spira::conv_eval")
+def _conv_eval(features, weight, bias, residual, map, count, rows, kernel, flags, act):
+    return features.new_empty(rows, weight.shape[0])
+
+
 def is_ordered(weight):
     """Whether a weight's memory is in the operators' order, [x, y, z, Cin, Cout]."""
     ordered = weight.permute(*range(weight.dim() - 2, 0, -1), weight.dim() - 1, 0)
@@ -171,6 +176,11 @@ def _norm_eval(input, residual, count, weight, bias, mean, var, eps, relu):
 def _norm_backward(grad, input, output, count, weight, bias, mean, invstd, relu, residual):
     added = whole(input) if residual else input.new_empty(0, dtype=torch.float32)
     return whole(input), torch.empty_like(mean), torch.empty_like(mean), added
+
+
+@fake("spira::norm_rows")
+def _norm_rows(input, residual, weight, bias, count, kind, eps, act, flags):
+    return whole(input)
 
 
 @fake("spira::join")

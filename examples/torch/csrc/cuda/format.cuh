@@ -57,6 +57,8 @@ status format_conv(const spira::device_info *info, const conv_job *job, void *sc
     args.in = job->in;
     args.weights = scratch;
     args.epilogue.bias = job->bias;
+    args.epilogue.residual = job->residual;
+    args.epilogue.act = job->act;
     args.out = job->out;
     return spira::conv_linear<format>(info, &args, stream);
 }
