@@ -9,9 +9,10 @@
 // voxel of the scan, by the sign of one of 8 channels of features, fp16; method "gather": their
 // features, 64 channels; "norm": LayerNorm and SiLU of those, for all voxels; "largest": the mask
 // of the best half by a channel; "hilbert": the order along Hilbert's curve, with codes and ranks;
-// "gather_grad": the gradient of "gather"; "norm_groups": GroupNorm of 32 groups;
-// "norm_groups_grad": its input gradient. A point in each voxel: "points": its eight neighbours and
-// their weights; "blend": its features; "lists" and "splat": from points back to voxels.
+// "gather_grad": the gradient of "gather"; "norm_grad": all three gradients of LayerNorm;
+// "norm_groups": GroupNorm of 32 groups; "norm_groups_grad": its input gradient. A point in each
+// voxel: "points": its eight neighbours and their weights; "blend": its features; "lists" and
+// "splat": from points back to voxels.
 #include "bench.cuh"
 
 enum { generate_steps = 4, generate_channels = 8, generate_features = 64 };
@@ -26,6 +27,7 @@ struct generate_work {
     spira::row_gather_args gather;
     spira::row_gather_grad_args gather_grad;
     spira::norm_args norm;
+    spira::norm_grad_args norm_grad;
     spira::norm_groups_args<generate_word> norm_groups;
     spira::norm_groups_grad_args<generate_word> norm_groups_grad;
     spira::interpolate_args<generate_word> points;
@@ -76,6 +78,12 @@ static spira::status generate_curve(void *context, cudaStream_t stream) {
 static spira::status generate_gather_grad(void *context, cudaStream_t stream) {
     const generate_work *w = (const generate_work *)context;
     return spira::row_gather_grad<spira::numeric_f16>(&w->gather_grad, stream);
+}
+
+static spira::status generate_norm_grad(void *context, cudaStream_t stream) {
+    const generate_work *w = (const generate_work *)context;
+    return spira::norm_grad<spira::numeric_f16>(&w->norm_grad, w->scratch, w->scratch_bytes,
+                                                stream);
 }
 
 static spira::status generate_norm_groups(void *context, cudaStream_t stream) {
@@ -134,6 +142,7 @@ static void generate_scratch(generate_work *w, bench_pool *pool) {
     room(spira::prune_workspace(&w->prune, &bytes));
     room(spira::choose_largest_workspace(&w->largest, &bytes));
     room(spira::curve_order_workspace(&w->curve, &bytes));
+    room(spira::norm_grad_workspace(&w->norm_grad, &bytes));
     room(spira::norm_groups_grad_workspace(&w->norm_groups_grad, &bytes)); // more than of forward
     room(spira::row_lists_workspace(&w->lists, &bytes));
     for (const auto &step : w->step) {
@@ -263,16 +272,19 @@ static void generate_work_make(bench_pool *pool, const bench_scene<generate_word
     w->gather_grad = {w->gather.in,       voxels,          generate_features,  1,
                       spira::numeric_f16, w->prune.source, w->prune.out.count, voxels,
                       w->norm.out};
-    w->norm_groups.layout = &scene->layout;
-    w->norm_groups.set = w->prune.in;
-    w->norm_groups.in = w->norm.in;
-    w->norm_groups.channels = generate_features;
-    w->norm_groups.groups = 32;
-    w->norm_groups.type = spira::numeric_f16;
-    w->norm_groups.epsilon = 1e-5f;
+    spira::norm_args rows = w->norm; // plain, as gradients take it
+    rows.act = spira::activation_none;
+    rows.out = nullptr;
+    w->norm_grad.norm = rows;
+    rows.count = nullptr;
+    rows.capacity = 0;
+    w->norm_groups = {&scene->layout, w->prune.in, 32, rows};
     w->norm_groups_grad.norm = w->norm_groups;
-    w->norm_groups_grad.out_grad = w->norm_groups_grad.in_grad = w->norm.out;
-    w->norm_groups.out = w->norm.out;
+    w->norm_groups.rows.out = w->norm.out;
+    w->norm_grad.out_grad = w->norm_groups_grad.out_grad = w->norm.out;
+    w->norm_grad.in_grad = w->norm_groups_grad.in_grad = w->norm.out;
+    w->norm_grad.gain_grad = bench_device<float>(pool, generate_features);
+    w->norm_grad.shift_grad = bench_device<float>(pool, generate_features);
     generate_points_make(pool, scene, w);
     generate_scratch(w, pool);
 }
@@ -386,6 +398,7 @@ static void generate_run_input(bench_session *s, const bench_input *input) {
                 {"largest", generate_largest},
                 {"hilbert", generate_curve},
                 {"gather_grad", generate_gather_grad},
+                {"norm_grad", generate_norm_grad},
                 {"norm_groups", generate_norm_groups},
                 {"norm_groups_grad", generate_norm_groups_grad},
                 {"points", generate_points},

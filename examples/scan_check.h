@@ -230,36 +230,26 @@ static spira::status check_norm(const job *j, const device_job<W> *d, const resu
     SPIRA_TRY(check_fetch(j, d, r, spira::net_number(l->source), &in));
     SPIRA_TRY(check_fetch(j, d, r, spira::net_number(l->residual), &residual));
     SPIRA_TRY(check_fetch(j, d, r, layer, &got));
-    const auto fill = [&](auto *a) {
-        a->in = a->out = in;
-        a->channels = step->channels;
-        a->type = spira::numeric_f32;
-        a->epsilon = l->epsilon;
-        a->gain = l->norm ? vectors : nullptr;
-        a->shift = l->norm ? vectors + step->channels : nullptr;
-        a->residual = residual;
-        a->act = l->act;
-        a->slope = l->slope;
-    };
-    spira::status s;
+    const bool groups = l->op == spira::net_norm_groups;
     const int32_t capacity = count ? count : 1;
-    if (l->op == spira::net_norm_groups) {
-        spira::norm_groups_args<W> a = {};
-        fill(&a);
-        a.layout = &j->layout;
-        a.set = {(W *)words, (int32_t *)&count, capacity};
-        a.groups = l->groups;
-        s = spira::norm_groups_host(&a);
-    } else {
-        spira::norm_args a = {};
-        fill(&a);
-        a.kind = l->op == spira::net_norm_layer ? spira::norm_layer : spira::norm_rms;
-        a.count = &count;
-        a.capacity = capacity;
-        s = spira::norm_host(&a);
-    }
+    spira::norm_args a = {};
+    a.in = a.out = in;
+    a.channels = step->channels;
+    a.type = spira::numeric_f32;
+    a.kind = l->op == spira::net_norm_rms ? spira::norm_rms : spira::norm_layer;
+    a.epsilon = l->epsilon;
+    a.gain = l->norm ? vectors : nullptr;
+    a.shift = l->norm ? vectors + step->channels : nullptr;
+    a.residual = residual;
+    a.act = l->act;
+    a.slope = l->slope;
+    a.count = groups ? nullptr : &count;
+    a.capacity = groups ? 0 : capacity;
+    const spira::norm_groups_args<W> of_groups = {
+        &j->layout, {(W *)words, (int32_t *)&count, capacity}, l->groups, a};
+    const spira::status s = groups ? spira::norm_groups_host(&of_groups) : spira::norm_host(&a);
     const double eps = spira::numeric_epsilon(step->type);
-    const double sums = l->op == spira::net_norm_groups ? 1e-4 : 1e-5;
+    const double sums = groups ? 1e-4 : 1e-5;
     *worst = 0;
     for (int64_t i = 0; i < (int64_t)count * step->channels; ++i) {
         const double wanted = in[i];

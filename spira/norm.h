@@ -6,6 +6,14 @@
 //   out  = act((x - mean) / sqrt(var + epsilon) * gain + shift + residual)
 //
 // Everything is fp32, and rounded once, to the format of the features.
+//
+// The gradients of a norm without residual and activation, with x^ = (x - mean) / sqrt(var +
+// epsilon) and g = out_grad * gain:
+//
+//   in_grad    = (g - mean of g - x^ * mean of g * x^) / sqrt(var + epsilon)
+//                (norm_rms: without the mean of g)
+//   gain_grad  = sum of out_grad * x^ over all rows
+//   shift_grad = sum of out_grad
 #ifndef SPIRA_NORM_H
 #define SPIRA_NORM_H
 
@@ -32,15 +40,27 @@ struct norm_args {
     void *out;            // [count, channels]
 };
 
+// What `norm_grad` reads and writes, and norm_groups_grad. N: norm_args or norm_groups_args<W>
+template <typename N>
+struct norm_gradients {
+    N norm;               // `shift` is not read; act: activation_none; residual and out: null
+    const void *out_grad; // [count, channels] in `type`
+    void *in_grad;        // [count, channels] in `type`; may be out_grad
+    float *gain_grad;     // [channels]; null: not wanted
+    float *shift_grad;    // [channels]; null: not wanted
+};
+
+typedef norm_gradients<norm_args> norm_grad_args;
+
 enum {
     norm_group = 8,  // neighbouring channels that a lane adds up
     norm_lanes = 32, // of a row, at most
 };
 
-// Lanes that share a row, a power of two. Lane i adds up groups i, i + lanes, ..
-SPIRA_BOTH int norm_row_lanes(int channels) {
+// Lanes that share a row, a power of two, at most `most`. Lane i has groups i, i + lanes, ..
+SPIRA_BOTH int norm_row_lanes(int channels, int most) {
     int lanes = 1;
-    while (lanes < norm_lanes && lanes * norm_group < channels) {
+    while (lanes < most && lanes * norm_group < channels) {
         lanes *= 2;
     }
     return lanes;
@@ -72,6 +92,32 @@ SPIRA_API status norm_check(const norm_args *a) {
     return pointer_check(a->count, alignof(int32_t), "count");
 }
 
+// The checks of gradients but for those of `norm` itself. rows: its members that norms share
+template <typename N>
+SPIRA_API status norm_gradients_check(const norm_gradients<N> &a, const norm_args &rows) {
+    SPIRA_REQUIRE(!rows.residual && !rows.out && rows.act == activation_none, status_unsupported,
+                  "norm (residual, out and act are of forward)", 0);
+    const size_t element = (size_t)numeric_size(rows.type);
+    SPIRA_TRY(pointer_check(a.out_grad, element, "out_grad"));
+    SPIRA_TRY(pointer_check(a.in_grad, element, "in_grad"));
+    SPIRA_REQUIRE(a.in_grad != rows.in, status_unsupported, "in_grad (overlaps in)", 0);
+    for (const float *vector : {a.gain_grad, a.shift_grad}) {
+        if (vector) {
+            SPIRA_TRY(pointer_check(vector, alignof(float), "gain_grad, shift_grad"));
+        }
+    }
+    return status_success();
+}
+
+// The checks of norm_grad and norm_grad_host.
+SPIRA_API status norm_grad_check(const norm_grad_args *a) {
+    SPIRA_REQUIRE(a, status_null_pointer, "args", 0);
+    norm_args forward = a->norm;
+    forward.out = a->in_grad;
+    SPIRA_TRY(norm_check(&forward));
+    return norm_gradients_check(*a, a->norm);
+}
+
 // 1 / sqrt(sum of squares / channels + epsilon). part: 1 / channels
 SPIRA_BOTH float norm_scale(const norm_args &a, float part, float squares) {
     const float v = fmaf(squares, part, a.epsilon);
@@ -87,9 +133,14 @@ SPIRA_BOTH float norm_finish(const norm_args &a, float x) {
     return a.act == activation_none || float_is_nan(x) ? x : activation_apply(x, a.act, a.slope);
 }
 
+// The gradient of x, which is normalised to `centred`. mean: of g and g * x^
+SPIRA_BOTH float norm_grad_finish(float scale, float g, float centred, const float mean[2]) {
+    return (float_subtract(g, mean[0]) - centred * mean[1]) * scale;
+}
+
 // The sum of the squares of a row, or of the row itself, in the order of the kernel.
 SPIRA_API float norm_sum_host(const float *row, int channels, bool squares) {
-    const int lanes = norm_row_lanes(channels);
+    const int lanes = norm_row_lanes(channels, norm_lanes);
     float sum[norm_lanes] = {};
     for (int c = 0; c < channels; ++c) {
         float *const own = &sum[c / norm_group % lanes];
@@ -128,6 +179,94 @@ SPIRA_API status norm_host(const norm_args *args) {
             numeric_store(a.type, a.out, first + c, norm_finish(a, x));
         }
     }
+    return status_success();
+}
+
+// ---- the host loop of gradients -----------------------------------------------------------------
+// Sums are in double.
+
+// What numbers are normalised by.
+struct norm_statistics {
+    float mean, scale; // scale: 1 / sqrt(var + epsilon)
+};
+
+// Those of the n numbers that each(take) calls take(place, channel) for.
+template <typename F>
+SPIRA_API norm_statistics norm_statistics_host(const norm_args &a, double n, F each) {
+    double sum = 0, squares = 0;
+    each([&](int64_t place, int) { sum += numeric_load(a.type, a.in, place); });
+    const float mean = a.kind == norm_layer ? (float)(sum / n) : 0.0f;
+    each([&](int64_t place, int) {
+        const double d = (double)numeric_load(a.type, a.in, place) - mean;
+        squares += d * d;
+    });
+    return {mean, norm_scale(a, 1.0f, (float)(squares / n))};
+}
+
+// (x - mean) / sqrt(var + epsilon).
+SPIRA_BOTH float norm_centre(norm_statistics of, float x) {
+    return float_subtract(x, of.mean) * of.scale;
+}
+
+// Gradients of the shift and the gain, as they are summed.
+struct norm_vectors_host {
+    double shift[conv_channels_max], gain[conv_channels_max];
+};
+
+// The gradients of the n numbers of each(take), and what they add to `sums`. rows: of a.norm
+template <typename N, typename F>
+SPIRA_API void norm_gradients_host(const norm_gradients<N> &a, const norm_args &rows, double n,
+                                   F each, norm_vectors_host *sums) {
+    const norm_statistics of = norm_statistics_host(rows, n, each);
+    const auto centred = [&](int64_t place) {
+        return norm_centre(of, numeric_load(rows.type, rows.in, place));
+    };
+    const auto gain = [&](int c) { return rows.gain ? rows.gain[c] : 1.0f; };
+    double all[2] = {};
+    each([&](int64_t place, int c) {
+        const double y = numeric_load(rows.type, a.out_grad, place), product = y * centred(place);
+        sums->shift[c] += y;
+        sums->gain[c] += product;
+        all[0] += y * gain(c);
+        all[1] += product * gain(c);
+    });
+    const float mean[2] = {rows.kind == norm_layer ? (float)(all[0] / n) : 0.0f,
+                           (float)(all[1] / n)};
+    each([&](int64_t place, int c) {
+        const float g = numeric_load(rows.type, a.out_grad, place) * gain(c);
+        numeric_store(rows.type, a.in_grad, place,
+                      norm_grad_finish(of.scale, g, centred(place), mean));
+    });
+}
+
+// Writes the gradients of the vectors that are wanted.
+template <typename N>
+SPIRA_API void norm_vectors_store(const norm_gradients<N> &a, int channels,
+                                  const norm_vectors_host &sums) {
+    for (int c = 0; c < channels; ++c) {
+        if (a.gain_grad) {
+            a.gain_grad[c] = (float)sums.gain[c];
+        }
+        if (a.shift_grad) {
+            a.shift_grad[c] = (float)sums.shift[c];
+        }
+    }
+}
+
+// The host loop of `norm_grad` (norm.cuh), on host memory.
+SPIRA_API status norm_grad_host(const norm_grad_args *args) {
+    SPIRA_TRY(norm_grad_check(args));
+    const norm_args &rows = args->norm;
+    norm_vectors_host sums = {};
+    for (int32_t i = 0; i < count_clamp(*rows.count, rows.capacity); ++i) {
+        const auto each = [&](const auto &take) {
+            for (int c = 0; c < rows.channels; ++c) {
+                take((int64_t)i * rows.channels + c, c);
+            }
+        };
+        norm_gradients_host(*args, rows, rows.channels, each, &sums);
+    }
+    norm_vectors_store(*args, rows.channels, sums);
     return status_success();
 }
 

@@ -19,16 +19,16 @@ SPIRA_API status norm_groups_measure(int64_t batches, int channels, int32_t capa
 template <typename W>
 SPIRA_API status norm_groups_workspace(const norm_groups_args<W> *args, size_t *bytes) {
     SPIRA_TRY(norm_groups_check(args));
-    return norm_groups_measure(args->layout->batches, args->channels, args->set.capacity, false,
-                               bytes);
+    return norm_groups_measure(args->layout->batches, args->rows.channels, args->set.capacity,
+                               false, bytes);
 }
 
 // Bytes of scratch for norm_groups_grad.
 template <typename W>
 SPIRA_API status norm_groups_grad_workspace(const norm_groups_grad_args<W> *args, size_t *bytes) {
     SPIRA_TRY(norm_groups_grad_check(args));
-    return norm_groups_measure(args->norm.layout->batches, args->norm.channels,
-                               args->norm.set.capacity, true, bytes);
+    const norm_groups_args<W> &a = args->norm;
+    return norm_groups_measure(a.layout->batches, a.rows.channels, a.set.capacity, true, bytes);
 }
 
 // The launches of norm_groups and norm_groups_grad. t->args and t->wide are there.
@@ -36,29 +36,30 @@ template <numeric format, bool grad, typename W>
 SPIRA_API status norm_groups_launch(norm_groups_task<W> *t, void *scratch, size_t scratch_bytes,
                                     cudaStream_t stream) {
     const norm_groups_args<W> &a = t->args.norm;
+    const int channels = a.rows.channels, batches = a.layout->batches;
     const char *const subject = grad ? "norm_groups_grad" : "norm_groups";
     t->layout = *a.layout;
     SPIRA_TRY(workspace_open(scratch, scratch_bytes, [&](workspace *w) {
-        norm_groups_carve(w, a.layout->batches, a.channels, a.set.capacity, grad, &t->places);
+        norm_groups_carve(w, batches, channels, a.set.capacity, grad, &t->places);
     }));
     const int64_t blocks =
-        ceil_div((int64_t)a.set.capacity * ceil_div(a.channels, norm_group), norm_threads);
+        ceil_div((int64_t)a.set.capacity * ceil_div(channels, norm_group), norm_threads);
     SPIRA_REQUIRE(blocks <= INT32_MAX, status_bad_size, "set.capacity * channels", blocks);
-    const auto launch = [&](auto kernel, int64_t x, int batches) {
-        return kernel_launch(
-            kernel, {dim3((unsigned)x, (unsigned)batches), norm_threads, stream, subject}, *t);
+    const auto launch = [&](auto kernel, int64_t x, int y) {
+        return kernel_launch(kernel,
+                             {dim3((unsigned)x, (unsigned)y), norm_threads, stream, subject}, *t);
     };
-    const int parts = norm_parts(a.channels, a.set.capacity), batches = a.layout->batches;
-    return numeric_dispatch<format>(a.type, [&](auto tag) {
+    const int parts = norm_parts(channels, a.set.capacity);
+    return numeric_dispatch<format>(a.rows.type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
         SPIRA_TRY(launch(norm_part_kernel<W, E, false>, parts, batches));
         SPIRA_TRY(launch(norm_join_kernel<W, false>, a.groups, batches));
         if constexpr (grad) {
             SPIRA_TRY(launch(norm_part_kernel<W, E, true>, parts, batches));
             SPIRA_TRY(launch(norm_join_kernel<W, true>, a.groups, batches));
-            if (t->args.gain_grad || t->args.shift_grad) {
-                SPIRA_TRY(launch(norm_vectors_kernel<W>, a.channels, 1));
-            }
+            SPIRA_TRY(norm_vectors_launch(
+                {t->places.part, batches * parts, channels, t->args.shift_grad, t->args.gain_grad},
+                subject, stream));
         }
         return launch(norm_apply_kernel<W, E, grad>, blocks, 1);
     });
@@ -81,14 +82,15 @@ SPIRA_API status norm_groups(const norm_groups_args<W> *args, void *scratch, siz
     SPIRA_TRY(norm_groups_check(args));
     norm_groups_task<W> t = {};
     t.args.norm = *args;
-    t.wide = args->channels % norm_group == 0 && wide_aligned(args->in, 16) &&
-             wide_aligned(args->residual, 16) && wide_aligned(args->out, 16);
+    const norm_args &rows = args->rows;
+    t.wide = rows.channels % norm_group == 0 && wide_aligned(rows.in, 16) &&
+             wide_aligned(rows.residual, 16) && wide_aligned(rows.out, 16);
     return norm_groups_launch<format, false>(&t, scratch, scratch_bytes, stream);
 }
 
 // The gradients of norm_groups.
 //
-// inputs   args: see norm_groups_grad_args
+// inputs   args: see norm_gradients
 // outputs  args.in_grad [count, channels], gain_grad and shift_grad [channels]
 // errors   as of norm_groups; an activation, a residual or an output in args.norm
 // Asynchronous, deterministic, with sums as above.
@@ -99,7 +101,8 @@ SPIRA_API status norm_groups_grad(const norm_groups_grad_args<W> *args, void *sc
     SPIRA_TRY(norm_groups_grad_check(args));
     norm_groups_task<W> t = {};
     t.args = *args;
-    t.wide = args->norm.channels % norm_group == 0 && wide_aligned(args->norm.in, 16) &&
+    const norm_args &rows = args->norm.rows;
+    t.wide = rows.channels % norm_group == 0 && wide_aligned(rows.in, 16) &&
              wide_aligned(args->out_grad, 16) && wide_aligned(args->in_grad, 16);
     return norm_groups_launch<format, true>(&t, scratch, scratch_bytes, stream);
 }

@@ -10,6 +10,7 @@
 
 #include "../norm_groups.h"
 #include "../pool/kernel.cuh"
+#include "pair.cuh"
 #include "row.cuh"
 
 namespace spira {
@@ -21,15 +22,10 @@ SPIRA_BOTH int norm_parts(int channels, int32_t capacity) {
     return (int)min_of(most, ceil_div(capacity, norm_lanes));
 }
 
-// Of some numbers: their mean, and the sum of (x - mean)^2. Of gradients: the sums of g and g * x^.
-struct norm_pair {
-    float a, b;
-};
-
 struct norm_groups_places {
-    norm_pair *part;            // [batches, norm_parts, channels]
-    norm_groups_statistics *of; // [batches, channels] those of the group
-    norm_pair *mean;            // [batches, channels] of gradients: of the group; else null
+    norm_pair *part;     // [batches, norm_parts, channels]
+    norm_statistics *of; // [batches, channels] those of the group
+    norm_pair *mean;     // [batches, channels] of gradients: of the group; else null
 };
 
 template <typename W>
@@ -44,21 +40,8 @@ SPIRA_API void norm_groups_carve(workspace *w, int64_t batches, int channels, in
                                  bool grad, norm_groups_places *p) {
     const int64_t values = batches * channels;
     p->part = workspace_take<norm_pair>(w, values * norm_parts(channels, capacity));
-    p->of = workspace_take<norm_groups_statistics>(w, values);
+    p->of = workspace_take<norm_statistics>(w, values);
     p->mean = grad ? workspace_take<norm_pair>(w, values) : nullptr;
-}
-
-// What n and m numbers have together.
-template <bool grad>
-SPIRA_DEVICE norm_pair norm_pair_join(norm_pair x, float n, norm_pair y, float m) {
-    if (grad) {
-        return {x.a + y.a, x.b + y.b};
-    }
-    if (n == 0 || m == 0) {
-        return n == 0 ? y : x;
-    }
-    const float share = float_divide(m, n + m), d = float_subtract(y.a, x.a);
-    return {fmaf(d, share, x.a), fmaf(d * d, n * share, x.b + y.b)};
 }
 
 // The rows of a part of a batch element.
@@ -87,13 +70,13 @@ struct norm_lane_rows {
     int64_t step;           // elements from one to the next
     int count, channels;    // channels: from the first of the 8 on
     bool wide;
-    const norm_groups_statistics *of; // of these channels
+    const norm_statistics *of; // of these channels
 };
 
 template <typename E, bool grad>
 SPIRA_DEVICE void norm_lane_sums(const norm_lane_rows<E> &rows, norm_pair (&own)[norm_group]) {
     float first[norm_group] = {}, a[norm_group] = {}, b[norm_group] = {};
-    norm_groups_statistics by[norm_group] = {};
+    norm_statistics by[norm_group] = {};
 #pragma unroll
     for (int k = 0; k < norm_group && grad && rows.count > 0; ++k) {
         by[k] = rows.of[min(k, rows.channels - 1)];
@@ -111,7 +94,7 @@ SPIRA_DEVICE void norm_lane_sums(const norm_lane_rows<E> &rows, norm_pair (&own)
             if (grad) {
                 const float y = element_to_float(g.at[k]);
                 a[k] += y;
-                b[k] = fmaf(y, norm_groups_centre(by[k], x), b[k]);
+                b[k] = fmaf(y, norm_centre(by[k], x), b[k]);
             } else {
                 first[k] = i == 0 ? x : first[k];
                 const float d = float_subtract(x, first[k]);
@@ -136,7 +119,7 @@ template <typename W, typename E, bool grad>
 SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_part_kernel(const __grid_constant__ norm_groups_task<W> t) {
     __shared__ norm_pair pairs[(int)norm_threads * (int)norm_group]; // [lanes, columns of 8]
-    const norm_groups_args<W> &a = t.args.norm;
+    const norm_args &a = t.args.norm.rows;
     const norm_rows rows = norm_rows_of(t, (int)blockIdx.x, (int)gridDim.x);
     const int columns = pool_columns((int)ceil_div(a.channels, norm_group));
     const int lanes = norm_threads / columns, width = columns * norm_group;
@@ -177,32 +160,13 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
     }
 }
 
-// What a thread block's threads have together.
-template <bool grad>
-SPIRA_DEVICE norm_pair norm_block_join(norm_pair own, float n) {
-    __shared__ norm_pair pairs[norm_threads];
-    __shared__ float numbers[norm_threads];
-    const int at = (int)threadIdx.x;
-    pairs[at] = own;
-    numbers[at] = n;
-    __syncthreads();
-    for (int step = norm_threads / 2; step > 0; step /= 2) {
-        if (at < step) {
-            pairs[at] =
-                norm_pair_join<grad>(pairs[at], numbers[at], pairs[at + step], numbers[at + step]);
-            numbers[at] += numbers[at + step];
-        }
-        __syncthreads();
-    }
-    return pairs[0];
-}
-
 // Thread blocks: x groups, y batch elements.
 template <typename W, bool grad>
 SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_join_kernel(const __grid_constant__ norm_groups_task<W> t) {
-    const norm_groups_args<W> &a = t.args.norm;
-    const int width = a.channels / a.groups, parts = norm_parts(a.channels, a.set.capacity);
+    const norm_args &a = t.args.norm.rows;
+    const int width = a.channels / t.args.norm.groups;
+    const int parts = norm_parts(a.channels, t.args.norm.set.capacity);
     const int first = (int)blockIdx.x * width;
     const norm_rows rows = norm_rows_of(t, 0, parts);
     const norm_pair *const part = t.places.part + (int64_t)blockIdx.y * parts * a.channels + first;
@@ -223,28 +187,8 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
         if (grad) {
             t.places.mean[at] = {float_divide(all.a, total), float_divide(all.b, total)};
         } else {
-            t.places.of[at] = {all.a, norm_groups_scale(all.b, total, a.epsilon)};
+            t.places.of[at] = {all.a, norm_scale(a, 1.0f, float_divide(all.b, total))};
         }
-    }
-}
-
-// The gradients of gain and shift. Thread blocks: channels.
-template <typename W>
-SPIRA_KERNEL void __launch_bounds__(norm_threads)
-    norm_vectors_kernel(const __grid_constant__ norm_groups_task<W> t) {
-    const norm_groups_args<W> &a = t.args.norm;
-    const int channels = a.channels;
-    const int parts = t.layout.batches * norm_parts(channels, a.set.capacity);
-    norm_pair all = {};
-    for (int i = (int)threadIdx.x; i < parts; i += norm_threads) {
-        all = norm_pair_join<true>(all, 0, t.places.part[(int64_t)i * channels + blockIdx.x], 0);
-    }
-    all = norm_block_join<true>(all, 0);
-    if (threadIdx.x == 0 && t.args.shift_grad) {
-        t.args.shift_grad[blockIdx.x] = all.a;
-    }
-    if (threadIdx.x == 0 && t.args.gain_grad) {
-        t.args.gain_grad[blockIdx.x] = all.b;
     }
 }
 
@@ -252,15 +196,16 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
 template <typename W, typename E, bool grad>
 SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_apply_kernel(const __grid_constant__ norm_groups_task<W> t) {
-    const norm_groups_args<W> &a = t.args.norm;
+    const norm_args &a = t.args.norm.rows;
+    const voxel_set<W> &set = t.args.norm.set;
     const uint32_t pieces = (uint32_t)ceil_div(a.channels, norm_group);
     const uint64_t at = (uint64_t)blockIdx.x * norm_threads + threadIdx.x;
     const uint64_t i = at >> 32 ? at / pieces : (uint32_t)at / pieces;
     const int c = (int)(uint32_t)(at - i * pieces) * norm_group;
-    if (i >= (uint64_t)voxel_set_count(a.set)) {
+    if (i >= (uint64_t)voxel_set_count(set)) {
         return;
     }
-    const int64_t batch = word_unpack<W>(&t.layout, a.set.words[i]).batch;
+    const int64_t batch = word_unpack<W>(&t.layout, set.words[i]).batch;
     if (batch >= t.layout.batches) { // of no batch element of the layout
         return;
     }
@@ -278,19 +223,19 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
 #pragma unroll
     for (int k = 0; k < norm_group; ++k) {
         const int64_t own = group + min(k, a.channels - 1 - c);
-        const norm_groups_statistics of = t.places.of[own];
-        const float x = norm_groups_centre(of, element_to_float(row.at[k]));
+        const norm_statistics of = t.places.of[own];
+        const float x = norm_centre(of, element_to_float(row.at[k]));
         const float y = element_to_float(more.at[k]);
         if (grad) {
             const norm_pair m = t.places.mean[own];
             const float mean[2] = {m.a, m.b};
-            out[k] = norm_groups_grad_finish(of.scale, y * gain.at[k], x, mean);
+            out[k] = norm_grad_finish(of.scale, y * gain.at[k], x, mean);
         } else {
             out[k] = fmaf(x, gain.at[k], shift.at[k]) + y;
         }
     }
     if (!grad) {
-        norm_finish_group(norm_groups_rows(a), out);
+        norm_finish_group(a, out);
     }
 #pragma unroll
     for (int k = 0; k < norm_group; ++k) {

@@ -12,10 +12,19 @@ using namespace spira;
 
 namespace {
 
+const norm_side rows_on_device = {&memory_device,
+                                  [](const norm_args *a) { return norm(a, stream_get()); },
+                                  [](const norm_grad_args *a, void *scratch, size_t bytes) {
+                                      return norm_grad(a, scratch, bytes, stream_get());
+                                  },
+                                  norm_grad_workspace};
+
 DEVICE_TEST(gpu_norm_random) {
-    const norm_side side = {&memory_device,
-                            [](const norm_args *a) { return norm(a, stream_get()); }};
-    norm_check_random(3, test_quick() ? 30 : 300, &side);
+    norm_check_random(3, test_quick() ? 30 : 300, &rows_on_device);
+}
+
+DEVICE_TEST(gpu_norm_grad_random) {
+    norm_check_grad_random(7, test_quick() ? 30 : 300, &rows_on_device);
 }
 
 template <typename W>

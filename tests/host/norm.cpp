@@ -17,10 +17,69 @@ using namespace spira;
 
 namespace {
 
-const norm_side by_kernel = {&memory_host, [](const norm_args *a) { return norm(a, nullptr); }};
+const norm_side by_kernel = {&memory_host, [](const norm_args *a) { return norm(a, nullptr); },
+                             [](const norm_grad_args *a, void *scratch, size_t bytes) {
+                                 return norm_grad(a, scratch, bytes, nullptr);
+                             },
+                             norm_grad_workspace};
+
+const norm_side by_host = {
+    &memory_host, norm_host,
+    [](const norm_grad_args *a, void *, size_t) { return norm_grad_host(a); }, norm_grad_workspace};
 
 TEST(norm_emulated_random) {
     norm_check_random(1, 40, &by_kernel);
+}
+
+TEST(norm_grad_random) {
+    norm_check_grad_random(7, test_quick() ? 30 : 200, &by_host);
+}
+
+TEST(norm_grad_emulated) {
+    for (int i = 0; i < (test_quick() ? 4 : 10); ++i) {
+        emulate::seed = (uint64_t)i;
+        norm_check_grad_random((uint64_t)i + 8, 1, &by_kernel);
+    }
+}
+
+// The gradient that the tests compare with is the slope of the norm that they compare with.
+TEST(norm_grad_is_the_slope) {
+    random_state r = random_make(9);
+    for (int n = 0; n < 20; ++n) {
+        norm_problem p = norm_random(&r);
+        p.args.channels = 6;
+        p.args.act = activation_none;
+        p.residual.clear();
+        p.shift.clear();
+        p.in = {0.5f, -1, 2, 0.25f, 3, -0.125f};
+        p.gain = {1, 0.5f, -2, 1.5f, 0.25f, 1};
+        const float out_grad[6] = {1, -0.5f, 0.25f, 2, 1, -1};
+        const std::vector<double> zeros(6);
+        norm_slopes slopes = {zeros, zeros, zeros, zeros, zeros, zeros};
+        norm_grad_reference(&p, 0, out_grad, &slopes);
+        const auto loss = [&] {
+            double out[6], sum = 0;
+            norm_reference(&p, 0, out);
+            for (int c = 0; c < 6; ++c) {
+                sum += out[c] * out_grad[c];
+            }
+            return sum;
+        };
+        const float step = 1.0f / 1024;
+        const auto slope = [&](float *at) {
+            const float was = *at;
+            *at = was + step;
+            const double up = loss();
+            *at = was - step;
+            const double down = loss();
+            *at = was;
+            return (up - down) / (2.0 * step);
+        };
+        for (size_t c = 0; c < 6; ++c) {
+            CHECK(fabs(slope(&p.in[c]) - slopes.row[c]) < 1e-5);
+            CHECK(fabs(slope(&p.gain[c]) - slopes.gain[c]) < 1e-5);
+        }
+    }
 }
 
 // LayerNorm of (1, 2, 3, 6); RMSNorm of (3, 4); SiLU and GELU of a row that is normalised already.
@@ -119,6 +178,30 @@ TEST(norm_refuses) {
         CHECK(s.code == one.code && strstr(s.subject, one.subject) == s.subject);
         CHECK(norm_host(&a).code == one.code);
     }
+    norm_grad_args grad = {};
+    grad.norm = good;
+    grad.norm.out = nullptr;
+    grad.out_grad = grad.in_grad = out;
+    CHECK_OK(norm_grad_host(&grad));
+    CHECK(norm_grad_host(nullptr).code == status_null_pointer);
+    const std::vector<refusal<norm_grad_args>> more = {
+        {status_null_pointer, [](norm_grad_args *a) { a->out_grad = nullptr; }},
+        {status_null_pointer, [](norm_grad_args *a) { a->in_grad = nullptr; }},
+        {status_null_pointer, [](norm_grad_args *a) { a->norm.in = nullptr; }},
+        {status_alignment,
+         [](norm_grad_args *a) { a->shift_grad = (float *)((char *)a->norm.in + 1); }},
+        {status_bad_size, [](norm_grad_args *a) { a->norm.epsilon = 0; }},
+        {status_unsupported, [](norm_grad_args *a) { a->norm.act = activation_silu; }},
+        {status_unsupported, [](norm_grad_args *a) { a->norm.out = a->in_grad; }},
+        {status_unsupported, [](norm_grad_args *a) { a->norm.residual = a->norm.in; }},
+        {status_unsupported, [](norm_grad_args *a) { a->in_grad = (void *)a->norm.in; }}};
+    for (const refusal<norm_grad_args> &one : more) {
+        norm_grad_args a = grad;
+        one.spoil(&a);
+        CHECK_STATUS(norm_grad_host(&a), one.code);
+        CHECK_STATUS(norm_grad(&a, nullptr, 0, nullptr), one.code);
+    }
+    CHECK_STATUS(norm_grad(&grad, (void *)256, 1, nullptr), status_workspace);
 }
 
 // ---- over batch elements ------------------------------------------------------------------------
@@ -168,24 +251,27 @@ TEST(norm_groups_refuses) {
     A good = {};
     good.layout = &layout;
     good.set = {words, &count, 1};
-    good.in = in;
-    good.channels = 4;
+    good.rows.in = in;
+    good.rows.channels = 4;
     good.groups = 2;
-    good.epsilon = 1e-5f;
-    good.out = out;
+    good.rows.epsilon = 1e-5f;
+    good.rows.out = out;
     CHECK_OK(norm_groups_host(&good));
     CHECK(norm_groups_host((const A *)nullptr).code == status_null_pointer);
     const std::vector<refusal<A>> all = {
         {status_null_pointer, [](A *a) { a->layout = nullptr; }},
-        {status_null_pointer, [](A *a) { a->in = nullptr; }},
+        {status_null_pointer, [](A *a) { a->rows.in = nullptr; }},
         {status_null_pointer, [](A *a) { a->set.count = nullptr; }},
-        {status_alignment, [](A *a) { a->out = (char *)a->in + 2; }},
+        {status_alignment, [](A *a) { a->rows.out = (char *)a->rows.in + 2; }},
         {status_bad_size, [](A *a) { a->groups = 3; }},
         {status_bad_size, [](A *a) { a->groups = 0; }},
-        {status_bad_size, [](A *a) { a->channels = 0; }},
-        {status_bad_size, [](A *a) { a->epsilon = 0; }},
-        {status_unsupported, [](A *a) { a->type = numeric_i8; }},
-        {status_unsupported, [](A *a) { a->act = activation_count; }}};
+        {status_bad_size, [](A *a) { a->rows.channels = 0; }},
+        {status_bad_size, [](A *a) { a->rows.epsilon = 0; }},
+        {status_unsupported, [](A *a) { a->rows.type = numeric_i8; }},
+        {status_unsupported, [](A *a) { a->rows.act = activation_count; }},
+        {status_unsupported, [](A *a) { a->rows.kind = norm_rms; }},
+        {status_unsupported, [](A *a) { a->rows.count = a->set.count; }},
+        {status_unsupported, [](A *a) { a->rows.capacity = 1; }}};
     for (const refusal<A> &one : all) {
         A a = good;
         one.spoil(&a);
@@ -197,20 +283,20 @@ TEST(norm_groups_refuses) {
     typedef norm_groups_grad_args<uint32_t> G;
     G grad = {};
     grad.norm = good;
-    grad.norm.out = nullptr;
+    grad.norm.rows.out = nullptr;
     grad.out_grad = grad.in_grad = out;
     CHECK_OK(norm_groups_grad_host(&grad));
     CHECK(norm_groups_grad_host((const G *)nullptr).code == status_null_pointer);
     const std::vector<refusal<G>> more = {
         {status_null_pointer, [](G *a) { a->out_grad = nullptr; }},
         {status_null_pointer, [](G *a) { a->in_grad = nullptr; }},
-        {status_null_pointer, [](G *a) { a->norm.in = nullptr; }},
-        {status_alignment, [](G *a) { a->gain_grad = (float *)((char *)a->norm.in + 1); }},
+        {status_null_pointer, [](G *a) { a->norm.rows.in = nullptr; }},
+        {status_alignment, [](G *a) { a->gain_grad = (float *)((char *)a->norm.rows.in + 1); }},
         {status_bad_size, [](G *a) { a->norm.groups = 3; }},
-        {status_unsupported, [](G *a) { a->norm.act = activation_relu; }},
-        {status_unsupported, [](G *a) { a->norm.out = a->in_grad; }},
-        {status_unsupported, [](G *a) { a->norm.residual = a->norm.in; }},
-        {status_unsupported, [](G *a) { a->in_grad = (void *)a->norm.in; }}};
+        {status_unsupported, [](G *a) { a->norm.rows.act = activation_relu; }},
+        {status_unsupported, [](G *a) { a->norm.rows.out = a->in_grad; }},
+        {status_unsupported, [](G *a) { a->norm.rows.residual = a->norm.rows.in; }},
+        {status_unsupported, [](G *a) { a->in_grad = (void *)a->norm.rows.in; }}};
     for (const refusal<G> &one : more) {
         G a = grad;
         one.spoil(&a);

@@ -68,13 +68,15 @@ inline std::vector<float> norm_groups_values(random_state *r, spira::numeric typ
 // Judges the gradients. a: of forward; its residual, activation and output are not those here.
 template <typename W>
 void norm_groups_check_grad(random_state *r, const norm_groups_side<W> *side,
-                            const spira::norm_groups_args<W> &a, norm_groups_problem<W> *p) {
+                            const spira::norm_groups_args<W> &forward, norm_groups_problem<W> *p) {
     using namespace spira;
+    const norm_args &a = forward.rows;
+    const int groups = forward.groups;
     const test_memory *m = side->memory;
     norm_groups_grad_args<W> b = {};
-    b.norm = a;
-    b.norm.residual = b.norm.out = nullptr;
-    b.norm.act = activation_none;
+    b.norm = forward;
+    b.norm.rows.residual = b.norm.rows.out = nullptr;
+    b.norm.rows.act = activation_none;
     char *const out_grad = norm_groups_put(m, a.type, p->out_grad);
     const int64_t stored = (int64_t)p->out_grad.size() * numeric_size(a.type);
     char *const fresh = memory_new<char>(m, stored);
@@ -97,7 +99,7 @@ void norm_groups_check_grad(random_state *r, const norm_groups_side<W> *side,
     };
     const auto gain = [&](size_t c) { return a.gain ? (double)p->gain[c] : 1.0; };
     std::vector<std::array<double, 3>> of((size_t)a.channels); // gain, shift; sum of magnitudes
-    norm_groups_each_element(p, a.channels, a.groups, [&](S *s, size_t i, size_t c) {
+    norm_groups_each_element(p, a.channels, groups, [&](S *s, size_t i, size_t c) {
         const double g = p->out_grad[i], x = centre(s, i);
         of[c][0] += g * x;
         of[c][1] += g;
@@ -105,7 +107,7 @@ void norm_groups_check_grad(random_state *r, const norm_groups_side<W> *side,
         s->g += g * gain(c);
         s->product += g * gain(c) * x;
     });
-    norm_groups_each_element(p, a.channels, a.groups, [&](S *s, size_t i, size_t c) {
+    norm_groups_each_element(p, a.channels, groups, [&](S *s, size_t i, size_t c) {
         const double x = centre(s, i), g = p->out_grad[i] * gain(c);
         const double y = (g - s->g / s->n - x * s->product / s->n) * scale_of(s);
         const double error = fabs(numeric_load(a.type, got.data(), (int64_t)i) - y);
@@ -129,9 +131,10 @@ void norm_groups_check_random(random_state *r, const norm_groups_side<W> *side) 
     using namespace spira;
     const test_memory *m = side->memory;
     const int batches = random_int(r, 1, 4), width = random_int(r, 1, 12);
-    norm_groups_args<W> a = {};
-    a.groups = random_int(r, 0, 2) ? random_int(r, 1, 9) : 40 / width + 1;
-    a.channels = random_int(r, 0, 1) ? a.groups * 8 : a.groups * width;
+    norm_groups_args<W> args = {};
+    norm_args &a = args.rows;
+    const int groups = random_int(r, 0, 2) ? random_int(r, 1, 9) : 40 / width + 1;
+    a.channels = random_int(r, 0, 1) ? groups * 8 : groups * width;
     a.type = (numeric)random_int(r, numeric_f32, numeric_bf16);
     a.epsilon = 1e-5f;
     a.act = random_int(r, 0, 1) ? activation_relu : activation_none;
@@ -150,8 +153,9 @@ void norm_groups_check_random(random_state *r, const norm_groups_side<W> *side) 
     p.gain = norm_groups_values(r, numeric_f32, a.channels, 0);
     p.shift = norm_groups_values(r, numeric_f32, a.channels, 0);
     const bool affine = random_int(r, 0, 2) > 0, in_place = random_int(r, 0, 1);
-    a.layout = &layout;
-    a.set = {memory_put(m, p.words), memory_put(m, &p.count, 1), (int32_t)p.words.size()};
+    args.layout = &layout;
+    args.groups = groups;
+    args.set = {memory_put(m, p.words), memory_put(m, &p.count, 1), (int32_t)p.words.size()};
     a.gain = affine ? memory_put(m, p.gain) : nullptr;
     a.shift = affine ? memory_put(m, p.shift) : nullptr;
     a.residual = random_int(r, 0, 1) ? norm_groups_put(m, a.type, p.residual) : nullptr;
@@ -161,21 +165,21 @@ void norm_groups_check_random(random_state *r, const norm_groups_side<W> *side) 
     a.out = in_place ? (void *)a.in : fresh;
 
     typedef norm_groups_sums S;
-    norm_groups_each_element(&p, a.channels, a.groups, [&](S *s, size_t i, size_t) {
+    norm_groups_each_element(&p, a.channels, groups, [&](S *s, size_t i, size_t) {
         s->n += 1;
         s->sum += p.in[i];
     });
-    norm_groups_each_element(&p, a.channels, a.groups, [&](S *s, size_t i, size_t) {
+    norm_groups_each_element(&p, a.channels, groups, [&](S *s, size_t i, size_t) {
         s->squares += pow(p.in[i] - s->sum / s->n, 2);
     });
-    norm_groups_check_grad(r, side, a, &p);
+    norm_groups_check_grad(r, side, args, &p);
     size_t bytes = 0;
-    CHECK_OK(side->workspace(&a, &bytes));
-    CHECK_OK(side->run(&a, memory_new<char>(m, (int64_t)bytes), bytes));
+    CHECK_OK(side->workspace(&args, &bytes));
+    CHECK_OK(side->run(&args, memory_new<char>(m, (int64_t)bytes), bytes));
     const int64_t used = (int64_t)p.count * a.channels * numeric_size(a.type);
     const std::vector<char> out = memory_get(m, (const char *)a.out, used);
     CHECK(in_place || memory_untouched(m, fresh, used, stored));
-    norm_groups_each_element(&p, a.channels, a.groups, [&](S *s, size_t i, size_t c) {
+    norm_groups_each_element(&p, a.channels, groups, [&](S *s, size_t i, size_t c) {
         double y = (p.in[i] - s->sum / s->n) / sqrt(s->squares / s->n + (double)a.epsilon);
         y = (affine ? y * p.gain[c] + p.shift[c] : y) + (a.residual ? p.residual[i] : 0.0f);
         y = a.act == activation_relu ? std::max(y, 0.0) : y;

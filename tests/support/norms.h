@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-// tests/support/norms.h: random rows for the tests of norm.h, their result in double, and runs on
-// either side.
+// tests/support/norms.h: random rows for the tests of norm.h, their results and gradients in
+// double, and runs on either side.
 #ifndef SPIRA_TESTS_NORMS_H
 #define SPIRA_TESTS_NORMS_H
 
@@ -96,6 +96,8 @@ inline bool norm_judge(const norm_problem *p, const std::vector<char> &out) {
 struct norm_side {
     const test_memory *memory;
     spira::status (*run)(const spira::norm_args *);
+    spira::status (*grad)(const spira::norm_grad_args *, void *scratch, size_t bytes);
+    spira::status (*grad_workspace)(const spira::norm_grad_args *, size_t *bytes);
 };
 
 // Features as stored, `offset` elements into their buffer.
@@ -131,7 +133,7 @@ inline std::vector<char> norm_run(const norm_problem *p, const norm_side *side) 
 }
 
 inline std::vector<char> norm_by_host(const norm_problem *p) {
-    const norm_side host = {&memory_host, spira::norm_host};
+    const norm_side host = {&memory_host, spira::norm_host, nullptr, nullptr};
     return norm_run(p, &host);
 }
 
@@ -143,6 +145,106 @@ inline void norm_check_random(uint64_t seed, int cases, const norm_side *side) {
         const std::vector<char> out = norm_run(&p, side);
         CHECK(norm_judge(&p, out));
         CHECK(out == norm_by_host(&p));
+    }
+}
+
+// ---- gradients ----------------------------------------------------------------------------------
+
+// Of a row, in double, and how far off an element may be; adds up the gradients of gain and shift,
+// and how far off these may be.
+struct norm_slopes {
+    std::vector<double> row, bound;                 // [channels]
+    std::vector<double> gain, shift, gain_far, far; // [channels]; far: of shift
+};
+
+inline void norm_grad_reference(const norm_problem *p, int64_t row, const float *out_grad,
+                                norm_slopes *to) {
+    using namespace spira;
+    const norm_args &a = p->args;
+    const int n = a.channels;
+    const float *in = p->in.data() + row * n, *y = out_grad + row * n;
+    double mean = 0, squares = 0, all = 0, product = 0;
+    const auto gain = [&](int c) { return p->gain.empty() ? 1.0 : p->gain[(size_t)c]; };
+    for (int c = 0; c < n && a.kind == norm_layer; ++c) {
+        mean += in[c] / (double)n;
+        all += y[c] * gain(c) / n;
+    }
+    for (int c = 0; c < n; ++c) {
+        squares += (in[c] - mean) * (in[c] - mean) / n;
+    }
+    const double scale = 1 / sqrt(squares + (double)a.epsilon);
+    for (int c = 0; c < n; ++c) {
+        product += y[c] * gain(c) * (in[c] - mean) * scale / n;
+    }
+    const double each = 1e-5 + 1e-6 * scale; // what a sum and the mean's rounding make of x^
+    for (size_t c = 0; c < (size_t)n; ++c) {
+        const double x = (in[c] - mean) * scale;
+        to->row[c] = (y[c] * gain((int)c) - all - x * product) * scale;
+        to->bound[c] =
+            numeric_epsilon(a.type) * fabs(to->row[c]) * 1.01 + scale * (1 + fabs(x)) * each;
+        to->gain[c] += y[c] * x;
+        to->gain_far[c] += fabs(y[c]) * (1 + fabs(x)) * each;
+        to->shift[c] += y[c];
+        to->far[c] += fabs(y[c]) * 1e-6;
+    }
+}
+
+// Gradients of a problem on a side: within the bounds of the reference, and nothing is written
+// behind the count. Frees all buffers.
+inline void norm_check_grad(random_state *r, const norm_problem *p, const norm_side *side) {
+    using namespace spira;
+    const test_memory *m = side->memory;
+    norm_grad_args a = {};
+    a.norm = p->args;
+    a.norm.act = activation_none;
+    a.norm.in = norm_put(m, p, p->in);
+    a.norm.gain = p->gain.empty() ? nullptr : memory_put(m, p->gain);
+    a.norm.count = memory_put(m, &p->count, 1);
+    std::vector<float> out_grad(p->in.size());
+    reference_random_values(r, p->args.type, 1, (int64_t)out_grad.size(), out_grad.data());
+    const size_t channels = (size_t)p->args.channels;
+    a.out_grad = norm_put(m, p, out_grad);
+    a.in_grad =
+        p->in_place ? (void *)a.out_grad : norm_put(m, p, std::vector<float>(p->in.size(), 7));
+    a.gain_grad = random_int(r, 0, 3) ? memory_new<float>(m, (int64_t)channels) : nullptr;
+    a.shift_grad = random_int(r, 0, 3) ? memory_new<float>(m, (int64_t)channels) : nullptr;
+    const int64_t row = (int64_t)channels * numeric_size(p->args.type);
+    const std::vector<char> before = memory_get(m, (const char *)a.in_grad, p->args.capacity * row);
+    size_t bytes = 0;
+    CHECK_OK(side->grad_workspace(&a, &bytes));
+    CHECK_OK(side->grad(&a, memory_new<char>(m, (int64_t)bytes), bytes));
+    const std::vector<char> got = memory_get(m, (const char *)a.in_grad, p->args.capacity * row);
+    const int32_t count = count_clamp(p->count, p->args.capacity);
+    CHECK(!memcmp(got.data() + count * row, before.data() + count * row,
+                  (size_t)((p->args.capacity - count) * row)));
+
+    const std::vector<double> zeros(channels);
+    norm_slopes wanted = {zeros, zeros, zeros, zeros, zeros, zeros};
+    for (int32_t i = 0; i < count; ++i) {
+        norm_grad_reference(p, i, out_grad.data(), &wanted);
+        for (size_t c = 0; c < channels; ++c) {
+            const double x = numeric_load(p->args.type, got.data(), i * (int64_t)channels + c);
+            CHECK(fabs(x - wanted.row[c]) <= wanted.bound[c]);
+        }
+    }
+    const auto vector = [&](const float *made, const std::vector<double> &of,
+                            const std::vector<double> &far) {
+        const std::vector<float> all =
+            made ? memory_get(m, made, (int64_t)channels) : std::vector<float>();
+        for (size_t c = 0; c < all.size(); ++c) {
+            CHECK(fabs(all[c] - of[c]) <= far[c]);
+        }
+    };
+    vector(a.gain_grad, wanted.gain, wanted.gain_far);
+    vector(a.shift_grad, wanted.shift, wanted.far);
+    guarded_finish();
+}
+
+inline void norm_check_grad_random(uint64_t seed, int cases, const norm_side *side) {
+    random_state r = random_make(seed);
+    for (int i = 0; i < cases; ++i) {
+        const norm_problem p = norm_random(&r);
+        norm_check_grad(&r, &p, side);
     }
 }
 

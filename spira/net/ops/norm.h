@@ -42,7 +42,7 @@ SPIRA_API norm_args net_norm_args(const net_plan *p, int i, const net_run_args<W
                                   const float *vectors) {
     const net_layer *l = &p->layers[i];
     norm_args args = net_args<norm_args>(p, i, run);
-    args.kind = l->op == net_norm_layer ? norm_layer : norm_rms;
+    args.kind = l->op == net_norm_rms ? norm_rms : norm_layer;
     args.epsilon = l->epsilon;
     args.gain = l->norm ? vectors : nullptr;
     args.shift = l->norm ? vectors + args.channels : nullptr;

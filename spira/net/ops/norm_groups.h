@@ -25,21 +25,13 @@ SPIRA_API status net_op_shape(net_op_norm_groups, net_plan *p, int i) {
 template <typename W>
 SPIRA_API norm_groups_args<W>
 net_norm_groups_args(const net_plan *p, int i, const net_run_args<W> *run, const float *vectors) {
-    const norm_args same = net_norm_args(p, i, run, vectors);
     norm_groups_args<W> args = {};
     args.layout = &p->layout;
     args.set = net_voxels(p, p->step[i].set, run->input, run->memory);
-    args.in = same.in;
-    args.channels = same.channels;
     args.groups = p->layers[i].groups;
-    args.type = same.type;
-    args.epsilon = same.epsilon;
-    args.gain = same.gain;
-    args.shift = same.shift;
-    args.residual = same.residual;
-    args.act = same.act;
-    args.slope = same.slope;
-    args.out = same.out;
+    args.rows = net_norm_args(p, i, run, vectors);
+    args.rows.count = nullptr;
+    args.rows.capacity = 0;
     return args;
 }
 
