@@ -126,8 +126,6 @@ SPIRA_API status conv_shortcut_pack(const device_info *gpu, const conv_shape *sh
 template <numeric format = numeric_any, bool shortcuts = false, bool mixed = false>
 SPIRA_API status conv(const device_info *gpu, const conv_args *args, cudaStream_t stream) {
     SPIRA_TRY(conv_check(gpu, args));
-    SPIRA_REQUIRE(shortcuts || !args->shortcut, status_unsupported,
-                  "shortcut (call conv<format, true>)", 0);
     return numeric_dispatch<format>(args->shape.type, [&](auto tag) {
         return conv_run<shortcuts, mixed>(tag, gpu, args, stream);
     });

@@ -31,16 +31,16 @@ SPIRA_API status conv_linear_try(tag, const device_info *gpu, const conv_args *a
 
 // As `conv`, with the same bits. Faster on Hopper in fp16 and bf16 for layers over the identity map
 // (conv_map_identity) whose rows of features, outputs and residual are aligned to 16 bytes: with
-// SiLU, GELU or leaky ReLU; of many rows also with a residual or more than 512 input channels. All
-// other layers are conv's.
+// SiLU, GELU by erf or leaky ReLU; of many rows also with a residual or more than 512 input
+// channels. All other layers are conv's, those with GELU by tanh, too.
 template <numeric format = numeric_any, bool shortcuts = false, bool mixed = false>
 SPIRA_API status conv_linear(const device_info *gpu, const conv_args *args, cudaStream_t stream) {
     SPIRA_TRY(conv_check(gpu, args));
-    bool done = false;
-    SPIRA_TRY(numeric_dispatch<format>(args->shape.type, [&](auto own) {
-        return conv_linear_try(own, gpu, args, &done, stream);
-    }));
-    return done ? status_success() : conv<format, shortcuts, mixed>(gpu, args, stream);
+    return numeric_dispatch<format>(args->shape.type, [&](auto own) {
+        bool done = false;
+        SPIRA_TRY(conv_linear_try(own, gpu, args, &done, stream));
+        return done ? status_success() : conv_run<shortcuts, mixed>(own, gpu, args, stream);
+    });
 }
 
 } // namespace spira

@@ -236,9 +236,12 @@ SPIRA_API status conv_launch(tag own, const device_info *gpu, const conv_params 
     return conv_not_compiled();
 }
 
+// `conv` of arguments that conv_check has passed.
 template <bool shortcuts, bool mixed, typename tag>
 SPIRA_API status conv_run(tag own, const device_info *gpu, const conv_args *a,
                           cudaStream_t stream) {
+    SPIRA_REQUIRE(shortcuts || !a->shortcut, status_unsupported,
+                  "shortcut (call conv<format, true>)", 0);
     const conv_kernel kernel = conv_kernel_of(&a->shape, gpu);
     conv_params p = conv_params_of(gpu, a, kernel);
     p.sizes = a->sizes ? *a->sizes : conv_sizes_choose(&a->shape, p.capacity, gpu);
