@@ -5,6 +5,7 @@
 #define SPIRA_NORM_CUH
 
 #include "norm/grad.cuh"
+#include "workspace.h"
 
 namespace spira {
 
