@@ -101,7 +101,8 @@ SPIRA_API status norm_gradients_check(const norm_gradients<N> &a, const norm_arg
     SPIRA_TRY(pointer_check(a.out_grad, element, "out_grad"));
     SPIRA_TRY(pointer_check(a.in_grad, element, "in_grad"));
     SPIRA_REQUIRE(a.in_grad != rows.in, status_unsupported, "in_grad (overlaps in)", 0);
-    for (const float *vector : {a.gain_grad, a.shift_grad}) {
+    const float *const vectors[] = {a.gain_grad, a.shift_grad};
+    for (const float *vector : vectors) {
         if (vector) {
             SPIRA_TRY(pointer_check(vector, alignof(float), "gain_grad, shift_grad"));
         }
