@@ -4,6 +4,7 @@
 #
 #     python tests/torch/modules_norm.py [part of a name]...
 import contextlib
+import copy
 import sys
 
 import torch
@@ -302,6 +303,7 @@ def test_norms_of_batch_elements():
         half = layer(x.replace_feature(x.features.half()))
         assert half.features.dtype == torch.float16
         close(half.features, wanted, 2e-3)
+        close(layer(x.replace_feature(x.features.double())).features, wanted, 1e-6, "float64")
     # PyTorch's norms of rows are as good: LayerNorm and RMSNorm keep the order of the set.
     for norm in (nn.LayerNorm(12), nn.RMSNorm(12)):
         norm = norm.to(DEVICE)
@@ -310,6 +312,33 @@ def test_norms_of_batch_elements():
         assert torch.equal(y.features, norm(x.features))
     raises(ValueError, "num_groups", lambda: spconv.SparseGroupNorm(5, 12))
     raises(ValueError, "num_channels", lambda: spconv.SparseGroupNorm(4, 8).to(DEVICE)(x))
+
+
+def compare_norm_of_rows(layer, kind, bound):
+    """All gradients of a norm with SiLU behind it, against PyTorch in double, in capacity mode."""
+    scene = Scene(channels=24)
+    order = spconv.sort_rows(scene.indices, scene.shape)
+    values = scene.features[order].to(kind).double()
+    judge = copy.deepcopy(layer).cpu().double()
+    for p, q in zip(layer.parameters(), judge.parameters()):
+        with torch.no_grad():
+            q.copy_(p.uniform_(0.5, 2))
+    rows, leaf = len(values), values.clone().requires_grad_()
+    f, i, count = spconv.pad(values.to(DEVICE, kind), scene.indices[order].to(DEVICE), rows + 9)
+    f[rows:] = torch.nan
+    x = spconv.SparseConvTensor(f.requires_grad_(), i, scene.shape, 2, count=count, ordered=True)
+    layer.zero_grad()
+    norm = spconv.with_act(layer, x)
+    assert "norm_of_function" in norm.features.grad_fn.name()
+    y = spconv.with_act(layer, x, nn.SiLU()).features
+    wanted = nn.functional.silu(judge(leaf))
+    close(y[:rows], wanted, bound, "result")
+    grad = torch.randn_like(wanted).to(kind)
+    y.backward(nn.functional.pad(grad, (0, 0, 0, 9), value=1).to(DEVICE))
+    wanted.backward(grad.double())
+    close(f.grad[:rows], leaf.grad, 2 * bound, "gradient")
+    assert not f.grad[rows:].any(), "gradient behind the count"
+    cases.close_parameters(layer, judge, 2 * bound, 0)
 
 
 def test_with_act():
@@ -344,6 +373,9 @@ def test_with_act():
                 bound = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}[kind]
                 close(z.features[:rows], y.features[:rows], bound, f"{layer} {act}")
                 assert not is_one or not z.features[rows:].any()
+    for layer in (nn.LayerNorm(24), nn.RMSNorm(24), nn.LayerNorm(24, elementwise_affine=False)):
+        for kind, bound in ((torch.float32, 1e-5), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)):
+            compare_norm_of_rows(layer.to(DEVICE, kind), kind, bound)
     other = spconv.SparseConvTensor(f[:5].to(DEVICE), i[:5].to(DEVICE), scene.shape, 2)
     raises(ValueError, "different voxels", lambda: spconv.with_act(layer, x, None, other))
 

@@ -404,6 +404,93 @@ static Tensor conv_autograd(const Tensor &features, const Tensor &weight,
     return conv_function::apply(features, weight, bias, rest);
 }
 
+// ---- norms of rows and of batch elements --------------------------------------------------------
+
+typedef Tensor norm_rows_type(const Tensor &, const optional<Tensor> &, const optional<Tensor> &,
+                              const optional<Tensor> &, const Tensor &, int64_t, double, int64_t,
+                              int64_t);
+typedef std::tuple<Tensor, Tensor, Tensor> norm_rows_backward_type(const Tensor &, const Tensor &,
+                                                                   const optional<Tensor> &,
+                                                                   const Tensor &, int64_t, double,
+                                                                   int64_t);
+typedef Tensor norm_groups_type(const Tensor &, const optional<Tensor> &, const optional<Tensor> &,
+                                const Tensor &, const Tensor &, IntArrayRef, int64_t, double,
+                                int64_t);
+typedef std::tuple<Tensor, Tensor, Tensor>
+norm_groups_backward_type(const Tensor &, const Tensor &, const optional<Tensor> &, const Tensor &,
+                          const Tensor &, IntArrayRef, int64_t, double, int64_t);
+
+// The arguments without gradients, as norm_rest. Of rows: words and layout are empty.
+struct norm_of_rest {
+    Tensor words, count;
+    std::vector<int64_t> layout;
+    int64_t number; // norm_kind; of batch elements: groups
+    double eps;
+    int64_t flags;
+};
+
+struct norm_of_function : Function<norm_of_function> {
+    static Variable forward(AutogradContext *ctx, const Variable &input,
+                            const optional<Tensor> &weight, const optional<Tensor> &bias,
+                            const norm_of_rest &r) {
+        static const auto rows = operation<norm_rows_type>("spira::norm_rows");
+        static const auto elements = operation<norm_groups_type>("spira::norm_groups");
+        at::AutoDispatchBelowADInplaceOrView below;
+        ctx->save_for_backward({input, maybe(weight), maybe(bias), r.words, r.count});
+        ctx->saved_data["layout"] = r.layout;
+        ctx->saved_data["number"] = r.number;
+        ctx->saved_data["eps"] = r.eps;
+        ctx->saved_data["flags"] = r.flags;
+        return r.words.defined() ? elements.call(input, weight, bias, r.words, r.count, r.layout,
+                                                 r.number, r.eps, r.flags)
+                                 : rows.call(input, std::nullopt, weight, bias, r.count, r.number,
+                                             r.eps, 0, r.flags);
+    }
+
+    static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
+        static const auto rows = operation<norm_rows_backward_type>("spira::norm_rows_backward");
+        static const auto elements =
+            operation<norm_groups_backward_type>("spira::norm_groups_backward");
+        const variable_list s = ctx->get_saved_variables();
+        const int64_t number = ctx->saved_data["number"].toInt();
+        const int64_t flags = ctx->saved_data["flags"].toInt();
+        const double eps = ctx->saved_data["eps"].toDouble();
+        return only_once(s, grad, [&]() -> variable_list {
+            const Tensor g = as_type(grad[0], s[0].scalar_type());
+            const auto [input, weight, bias] =
+                s[3].defined()
+                    ? elements.call(g, s[0], maybe(s[1]), s[3], s[4],
+                                    ctx->saved_data["layout"].toIntVector(), number, eps, flags)
+                    : rows.call(g, s[0], maybe(s[1]), s[4], number, eps, flags);
+            const auto like = [](const Tensor &made, const Tensor &of) {
+                return of.defined() ? as_type(made, of.scalar_type()) : Variable();
+            };
+            return {input, like(weight, s[1]), like(bias, s[2]), Variable()};
+        });
+    }
+};
+
+static Tensor norm_rows_autograd(const Tensor &input, const optional<Tensor> &residual,
+                                 const optional<Tensor> &weight, const optional<Tensor> &bias,
+                                 const Tensor &count, int64_t kind, double eps, int64_t act,
+                                 int64_t flags) {
+    if (residual || act) { // of eval mode
+        static const auto op = operation<norm_rows_type>("spira::norm_rows");
+        at::AutoDispatchBelowADInplaceOrView below;
+        return op.call(input, residual, weight, bias, count, kind, eps, act, flags);
+    }
+    return norm_of_function::apply(input, weight, bias,
+                                   norm_of_rest{Tensor(), count, {}, kind, eps, flags});
+}
+
+static Tensor norm_groups_autograd(const Tensor &input, const optional<Tensor> &weight,
+                                   const optional<Tensor> &bias, const Tensor &words,
+                                   const Tensor &count, IntArrayRef layout, int64_t groups,
+                                   double eps, int64_t flags) {
+    return norm_of_function::apply(input, weight, bias,
+                                   norm_of_rest{words, count, layout.vec(), groups, eps, flags});
+}
+
 // ---- permutation --------------------------------------------------------------------------------
 
 typedef Tensor permute_type(const Tensor &, const Tensor &, const Tensor &);
@@ -581,6 +668,8 @@ static Tensor dense_autograd(const Tensor &features, const Tensor &words, const 
 TORCH_LIBRARY_IMPL(spira, Autograd, m) {
     m.impl("conv", &conv_autograd);
     m.impl("norm", &norm_autograd);
+    m.impl("norm_rows", &norm_rows_autograd);
+    m.impl("norm_groups", &norm_groups_autograd);
     m.impl("join", &join_autograd);
     m.impl("permute_rows", &permute_autograd);
     m.impl("blend", &blend_autograd<true>);

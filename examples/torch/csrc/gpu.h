@@ -18,7 +18,7 @@
 #include "spira/expand.h"
 #include "spira/interpolate.h"
 #include "spira/join.h"
-#include "spira/norm.h"
+#include "spira/norm_groups.h"
 #include "spira/pool.h"
 #include "spira/rows.h"
 #include "spira/subdivide.h"
@@ -251,6 +251,26 @@ struct pool_global_job {
     }
 };
 
+// GroupNorm, or its gradients where rows.out is null.
+struct norm_groups_job {
+    const spira::word_layout *layout;
+    set_ref set;
+    int groups;
+    spira::norm_grad_args rows;
+
+    bool is_grad() const {
+        return !rows.norm.out;
+    }
+    template <typename W>
+    spira::norm_groups_args<W> forward() const {
+        return {layout, set_as<W>(set), groups, rows.norm};
+    }
+    template <typename W>
+    spira::norm_groups_grad_args<W> gradient() const {
+        return {forward<W>(), rows.out_grad, rows.in_grad, rows.gain_grad, rows.shift_grad};
+    }
+};
+
 // `dense`, or its gradient.
 struct dense_job {
     const spira::word_layout *layout;
@@ -344,8 +364,14 @@ status pool_global(const pool_global_job *job, void *scratch, size_t scratch_byt
 
 status dense(const spira::device_info *info, const dense_job *job, stream_ref stream);
 
-// LayerNorm and RMSNorm.
+// LayerNorm and RMSNorm; GroupNorm. The gradients and norm_groups have scratch.
 status norm_rows(const spira::norm_args *args, stream_ref stream);
+status norm_rows_grad_bytes(const spira::norm_grad_args *args, size_t *bytes);
+status norm_rows_grad(const spira::norm_grad_args *args, void *scratch, size_t scratch_bytes,
+                      stream_ref stream);
+status norm_groups_bytes(const norm_groups_job *job, size_t *bytes);
+status norm_groups(const norm_groups_job *job, void *scratch, size_t scratch_bytes,
+                   stream_ref stream);
 
 status around(const around_job *job, stream_ref stream);
 status lists_bytes(const spira::row_lists_args *args, size_t *bytes);

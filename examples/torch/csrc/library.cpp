@@ -66,6 +66,13 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
           "-> (Tensor, Tensor, Tensor, Tensor)");
     m.def("norm_rows(Tensor input, Tensor? residual, Tensor? weight, Tensor? bias, Tensor count, "
           "int kind, float eps, int act, int flags) -> Tensor");
+    m.def("norm_rows_backward(Tensor grad, Tensor input, Tensor? weight, Tensor count, int kind, "
+          "float eps, int flags) -> (Tensor, Tensor, Tensor)");
+    m.def("norm_groups(Tensor input, Tensor? weight, Tensor? bias, Tensor words, Tensor count, "
+          "int[] layout, int groups, float eps, int flags) -> Tensor");
+    m.def("norm_groups_backward(Tensor grad, Tensor input, Tensor? weight, Tensor words, "
+          "Tensor count, int[] layout, int groups, float eps, int flags) "
+          "-> (Tensor, Tensor, Tensor)");
     m.def("pool(Tensor features, Tensor map, Tensor? back, Tensor source_count, Tensor count, "
           "int kind, int flags) -> Tensor");
     m.def("pool_backward(Tensor grad, Tensor features, Tensor map, Tensor back, "
@@ -108,6 +115,9 @@ static void implement(torch::Library &m) {
     m.impl("norm_eval", &norm_eval);
     m.impl("norm_backward", &norm_backward);
     m.impl("norm_rows", &norm_rows);
+    m.impl("norm_rows_backward", &norm_rows_backward);
+    m.impl("norm_groups", &norm_groups);
+    m.impl("norm_groups_backward", &norm_groups_backward);
     m.impl("pool", &pool);
     m.impl("pool_backward", &pool_backward);
     m.impl("pool_global", &pool_global);

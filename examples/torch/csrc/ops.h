@@ -139,10 +139,23 @@ norm_backward(const Tensor &grad, const Tensor &input, const optional<Tensor> &o
 
 // ---- norm_rows.cpp ----
 
-// act(LayerNorm or RMSNorm + residual): of layers without gradients.
+// act(LayerNorm or RMSNorm + residual). Gradients: without residual and activation; of the input,
+// weight and bias, these fp32.
 Tensor norm_rows(const Tensor &input, const optional<Tensor> &residual,
                  const optional<Tensor> &weight, const optional<Tensor> &bias, const Tensor &count,
                  int64_t kind, double eps, int64_t act, int64_t flags);
+std::tuple<Tensor, Tensor, Tensor> norm_rows_backward(const Tensor &grad, const Tensor &input,
+                                                      const optional<Tensor> &weight,
+                                                      const Tensor &count, int64_t kind, double eps,
+                                                      int64_t flags);
+Tensor norm_groups(const Tensor &input, const optional<Tensor> &weight,
+                   const optional<Tensor> &bias, const Tensor &words, const Tensor &count,
+                   IntArrayRef layout, int64_t groups, double eps, int64_t flags);
+std::tuple<Tensor, Tensor, Tensor> norm_groups_backward(const Tensor &grad, const Tensor &input,
+                                                        const optional<Tensor> &weight,
+                                                        const Tensor &words, const Tensor &count,
+                                                        IntArrayRef layout, int64_t groups,
+                                                        double eps, int64_t flags);
 
 } // namespace spira_torch
 

@@ -53,3 +53,14 @@ def dense(features, voxels):
     kept = indices[:, 0] >= 0
     made = features.new_zeros(voxels.batch_size, *voxels.spatial_shape, features.shape[1])
     return made.index_put(tuple(indices[kept].t()), features[kept]).movedim(-1, 1)
+
+
+def norm_groups(features, weight, bias, voxels, groups, eps):
+    batch, made = voxels.indices()[:, 0], torch.zeros_like(features)
+    weight, bias = (None if t is None else t.double() for t in (weight, bias))
+    for b in range(voxels.batch_size):
+        rows = (batch == b).nonzero()[:, 0]
+        if len(rows):
+            of = torch.group_norm(features[rows].t()[None], groups, weight, bias, eps)
+            made = made.index_put((rows,), of[0].t())
+    return made

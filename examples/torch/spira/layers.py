@@ -191,3 +191,29 @@ def dense(features, voxels: VoxelSet):
     made = ops.dense(features, voxels.words, voxels.count, list(voxels.layout),
                      [*voxels.origin, *voxels.spacing, *voxels.extent], voxels.batch_size, flags)
     return made.squeeze(2) if voxels.ndim == 2 else made
+
+
+LAYER, RMS = 0, 1 # spira::norm_kind
+
+
+def norm_rows(kind, features, weight, bias, voxels, eps, residual=None, act=0):
+    """act(norm + residual), the norm over the channels of each row, in fp32: LAYER or RMS. Gradients
+    without a residual and an activation, which is a number of spira::activation. Deterministic.
+
+    weight, bias  [channels] of any of the three types, or None
+    """
+    check_features(features, voxels)
+    flags = 0 if voxels.exact else PADDED
+    return ops.norm_rows.default(features, residual, weight, bias, voxels.count, kind, eps, act,
+                                 flags)
+
+
+def norm_groups(features, weight, bias, voxels, groups, eps):
+    """GroupNorm: mean and variance over all voxels of a batch element and the channels of a group,
+    in fp32. As many groups as channels: instance norm. Deterministic."""
+    check_features(features, voxels)
+    if features.dtype == torch.float64:
+        return double.norm_groups(features, weight, bias, voxels, groups, eps)
+    flags = 0 if voxels.exact else PADDED
+    return ops.norm_groups.default(features, weight, bias, voxels.words, voxels.count,
+                                   list(voxels.layout), groups, eps, flags)

@@ -183,6 +183,23 @@ def _norm_rows(input, residual, weight, bias, count, kind, eps, act, flags):
     return whole(input)
 
 
+@fake("spira::norm_rows_backward")
+def _norm_rows_backward(grad, input, weight, count, kind, eps, flags):
+    vector = input.new_empty(input.shape[1], dtype=torch.float32)
+    return whole(input), vector, torch.empty_like(vector)
+
+
+@fake("spira::norm_groups")
+def _norm_groups(input, weight, bias, words, count, layout, groups, eps, flags):
+    return whole(input)
+
+
+@fake("spira::norm_groups_backward")
+def _norm_groups_backward(grad, input, weight, words, count, layout, groups, eps, flags):
+    vector = input.new_empty(input.shape[1], dtype=torch.float32)
+    return whole(input), vector, torch.empty_like(vector)
+
+
 @fake("spira::join")
 def _join(first, second):
     return first.new_empty(first.shape[0], first.shape[1] + second.shape[1])

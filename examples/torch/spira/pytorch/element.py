@@ -1,34 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
-"""Norms over all voxels of a batch element: GroupNorm and instance norm. (LayerNorm and RMSNorm are
-of rows: PyTorch's own.)"""
+"""Norms over all voxels of a batch element: GroupNorm and instance norm. (Those of rows are
+PyTorch's modules; with_act and SparseSequential compute them.)"""
 import torch
 from torch import nn
 
 from .. import layers
 from .modules import SparseModule
-
-
-class _Spread(torch.autograd.Function):
-    """values [batch, channels] at the voxels of each batch element. The gradient is a sum over
-    these, in one order."""
-
-    @staticmethod
-    def forward(ctx, values, batch, voxels):
-        ctx.batch, ctx.voxels = batch, voxels
-        return values[batch]
-
-    @staticmethod
-    def backward(ctx, grad):
-        ids = torch.arange(ctx.voxels.batch_size, device=grad.device)
-        batch = ctx.voxels.indices()[:, 0] # -1 in padding
-        counts = (batch == ids[:, None]).sum(1, keepdim=True)
-        return layers.global_avg_pool(grad.contiguous(), ctx.voxels) * counts, None, None
-
-
-def spread_groups(means, groups, batch, voxels):
-    """The mean of each group of channels, at the voxels."""
-    of_group = means.unflatten(1, (groups, -1)).mean(2, keepdim=True)
-    return _Spread.apply(of_group.expand(-1, -1, means.shape[1] // groups).flatten(1), batch, voxels)
 
 
 class SparseGroupNorm(SparseModule):
@@ -56,14 +33,9 @@ class SparseGroupNorm(SparseModule):
         if features.shape[1] != self.num_channels:
             raise ValueError(f"features: {features.shape[1]} channels, but {type(self).__name__} "
                              f"has num_channels {self.num_channels}")
-        batch = voxels.indices()[:, 0].long().clamp(min=0)
-        x = features if features.dtype == torch.float64 else features.float()
-        x = x - spread_groups(layers.global_avg_pool(x, voxels), self.num_groups, batch, voxels)
-        var = layers.global_avg_pool(x * x, voxels)
-        x = x * spread_groups(var, self.num_groups, batch, voxels).add(self.eps).rsqrt()
-        if self.affine:
-            x = x * self.weight + self.bias
-        return input.with_ordered(here.clear_padding(x).to(features.dtype), here)
+        made = layers.norm_groups(features, self.weight, self.bias, voxels, self.num_groups,
+                                  self.eps)
+        return input.with_ordered(made, here)
 
     def extra_repr(self):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"

@@ -11,9 +11,7 @@ from .conv import HALVES, SparseConvolution
 from .modules import apply_to_features, takes_sparse
 from .norm import is_plain, is_watched
 
-ops = torch.ops.spira
-
-NORMS = {nn.LayerNorm: 0, nn.RMSNorm: 1} # spira::norm_kind
+NORMS = {nn.LayerNorm: layers.LAYER, nn.RMSNorm: layers.RMS}
 
 
 def number_of(act):
@@ -32,12 +30,15 @@ def with_act(layer, x, act=None, residual=None):
     residual  SparseConvTensor of the same voxels as the result, or None
 
     Without gradients one kernel computes it: norms in all three formats, nn.Linear in fp16 and bf16,
-    convolutions in all. In other cases it is what the modules compute one by one.
+    convolutions in all. With gradients norms are a kernel of spira, and what is behind them modules.
+    In other cases it is what the modules compute one by one.
     """
     made = in_one(layer, x, act, residual)
     if made is not None:
         return made
-    y = layer(x) if takes_sparse(layer) else apply_to_features(layer, x)
+    y = in_one(layer, x, None, None) if type(layer) in NORMS else None
+    if y is None:
+        y = layer(x) if takes_sparse(layer) else apply_to_features(layer, x)
     y = y if residual is None else y + residual
     return y if act is None else apply_to_features(act, y)
 
@@ -48,7 +49,7 @@ def in_one(layer, x, act, residual):
     convolves = isinstance(layer, SparseConvolution) and layer.subm and not layer.conv1x1
     if number is None or not (convolves or kind is nn.Linear or kind in NORMS) or \
             here.extra is not None or not here.rows or is_compiling() or \
-            not (is_plain(layer) and (act is None or is_plain(act))):
+            torch._C._len_torch_dispatch_stack() > 0 or not (is_plain(layer) and (act is None or is_plain(act))):
         return None
     if not convolves and not x.has_ordered() and here.voxels.rows is not None:
         return None # rows would be permuted
@@ -56,7 +57,8 @@ def in_one(layer, x, act, residual):
         raise ValueError(f"residual: of different voxels: {residual}, but x is {x}")
     rows, added = x.ordered(here), None if residual is None else residual.ordered(here)
     weight, bias = layer.weight, getattr(layer, "bias", None)
-    if is_watched(rows, added, weight, bias):
+    alone = kind in NORMS and number == 0 and residual is None
+    if not alone and is_watched(rows, added, weight, bias):
         return None
     if kind in NORMS:
         return of_norm(layer, x, rows, number, added)
@@ -84,7 +86,6 @@ def of_norm(layer, x, rows, number, added):
         return None
     here = x.coordinates()
     eps = torch.finfo(rows.dtype).eps if layer.eps is None else layer.eps
-    made = ops.norm_rows.default(rows, added, layer.weight, getattr(layer, "bias", None),
-                                 here.voxels.count, NORMS[type(layer)], eps, number,
-                                 0 if here.voxels.exact else layers.PADDED)
+    made = layers.norm_rows(NORMS[type(layer)], rows, layer.weight, getattr(layer, "bias", None),
+                            here.voxels, eps, added, number)
     return x.with_ordered(made, here)
