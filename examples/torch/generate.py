@@ -13,15 +13,12 @@
 # lists kernels.
 import argparse
 import math
-import os
 import sys
 import time
 import warnings
 
 import torch
 from torch import nn
-
-sys.path.append(sys.path.pop(0)) # this folder last: `spira` is the installed package
 
 COARSEST = 16                  # stride of the first level
 BLOCKS = (4, 16, 8, 4, 0)      # ConvNeXt blocks of each level
@@ -338,6 +335,7 @@ def main():
     if arguments.side % COARSEST or arguments.channels % 128:
         parser.error("--side is a multiple of 16, --channels one of 128")
     kind = arguments.type or ("fp16" if arguments.device == "cuda" else "fp32")
+    sys.path.append(sys.path.pop(0)) # this folder last: `spira` is the installed package
     import spira.pytorch as spconv
     torch.manual_seed(0)
     with torch.device(arguments.device):

@@ -769,6 +769,17 @@ def test_opcheck_of_norms():
         again = ops.norm_apply(x, residual, number, weight, bias, centre, invstd, relu)
         assert torch.equal(again, y)
     check(ops.join.default, (x.requires_grad_(), r.clone().requires_grad_()))
+    scale = [t.clone().requires_grad_() for t in (weight, bias)]
+    voxels = spira.voxel_set(random_indices((9, 8, 7), 2, 60)[:50].to(DEVICE), (9, 8, 7), 2)
+    at = voxels.words, voxels.count, list(voxels.layout), 3, 1e-3, 1 # of elements
+    x = x[:voxels.capacity].detach().requires_grad_()
+    g = g[:voxels.capacity]
+    for kind in (spira.layers.LAYER, spira.layers.RMS):
+        check(ops.norm_rows.default, (x, None, *scale, count, kind, 1e-3, 0, 1))
+        check(ops.norm_rows.default, (x.detach(), g, weight, bias, count, kind, 1e-3, 3, 1))
+        check(ops.norm_rows_backward.default, (g, x.detach(), weight, count, kind, 1e-3, 1))
+    check(ops.norm_groups.default, (x, *scale, *at))
+    check(ops.norm_groups_backward.default, (g, x.detach(), weight, *at))
 
 
 def network(indices, count, x, w1, w2, w3):
