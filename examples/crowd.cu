@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
     spira::word_layout layout;
     if (argc < 2 || spira::status_failed(spira::word_fit(&need, &layout)) ||
         spira::status_failed(spira::search_check(&layout, &kernel))) {
-        return fprintf(stderr, "usage: crowd scan.vox32 [K, 1 to 15]\n"), 1;
+        return fprintf(stderr, "usage: crowd scan.vox32 [K, 1 to 15]\n"), 2;
     }
     if (!file) {
         return fprintf(stderr, "crowd: cannot open %s\n", argv[1]), 1;

@@ -10,14 +10,17 @@
 
 int main(int argc, char **argv) {
     if (argc < 2) {
-        return fprintf(stderr, "usage: density scan.vox32\n"), 1;
+        return fprintf(stderr, "usage: density scan.vox32\n"), 2;
     }
     FILE *file = fopen(argv[1], "rb");
+    if (!file) {
+        return fprintf(stderr, "density: cannot open %s\n", argv[1]), 1;
+    }
     std::vector<spira::voxel> voxels;
     spira::word_need need = {};
     need.batches = 1;
     need.stride = need.reach = {1, 1, 1}; // of a kernel of size 3
-    for (int32_t c[3]; file && fread(c, sizeof c, 1, file) == 1;) {
+    for (int32_t c[3]; fread(c, sizeof c, 1, file) == 1;) {
         voxels.push_back({0, c[0], c[1], c[2]});
         need.lo = {std::min(need.lo.x, c[0]), std::min(need.lo.y, c[1]), std::min(need.lo.z, c[2])};
         need.hi = {std::max(need.hi.x, c[0]), std::max(need.hi.y, c[1]), std::max(need.hi.z, c[2])};

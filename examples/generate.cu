@@ -18,6 +18,7 @@
 #ifdef __CUDACC__
 #include "generate_device.cuh"
 #endif
+#include "arguments.h"
 #include "generate_host.h"
 #include "scan_picture.h"
 #include "scan_png.h"
@@ -41,42 +42,67 @@ struct options {
     const char *weights = nullptr;
 };
 
+int usage() {
+    printf("usage: generate [--side CELLS] [--shape CELLS] [--channels N] [--picture FILE.png]\n"
+           "                [--weights FILE] [--steps] [--check]\n"
+           "--side:     cells of the grid along an axis, 64 to 1024 in steps of 16 (%d)\n"
+           "--shape:    those that the shell fills, 64 to --side in steps of 4 (--side)\n"
+           "--channels: of the coarsest level, 128 to 1024 in steps of 128 (%d)\n"
+           "--weights:  a blob of checkpoint.py; without it, weights are random\n"
+           "--steps:    what each kind of layer takes, by level; --check: against host loops\n",
+           options().side, options().channels);
+    return 0;
+}
+
+// Reads a number from `least` to `most` in steps.
+bool number_take(const char *name, const char *value, int most, int step, int *number) {
+    const int least = step > 64 ? step : 64;
+    char *end;
+    const long n = strtol(value, &end, 10);
+    *number = (int)n;
+    const bool good = *value && !*end && n >= least && n <= most && n % step == 0;
+    if (!good) {
+        fprintf(stderr, "%s does not take %s, but %d to %d in steps of %d\n", name, value, least,
+                most, step);
+    }
+    return good;
+}
+
 bool options_read(int argc, char **argv, options *o) {
+    const char *shape = nullptr;
     for (int i = 1; i < argc; ++i) {
-        const bool value = i + 1 < argc;
-        if (!strcmp(argv[i], "--check")) {
+        const char *name = argv[i];
+        if (!strcmp(name, "--check")) {
             o->check = true;
-        } else if (!strcmp(argv[i], "--steps")) {
+            continue;
+        }
+        if (!strcmp(name, "--steps")) {
             o->steps = true;
-        } else if (!strcmp(argv[i], "--side") && value) {
-            o->side = atoi(argv[++i]);
-        } else if (!strcmp(argv[i], "--shape") && value) {
-            o->shape = atoi(argv[++i]);
-        } else if (!strcmp(argv[i], "--channels") && value) {
-            o->channels = atoi(argv[++i]);
-        } else if (!strcmp(argv[i], "--weights") && value) {
-            o->weights = argv[++i];
-        } else if (!strcmp(argv[i], "--picture") && value) {
-            o->picture = argv[++i];
+            continue;
+        }
+        const char *value = side::option_value(argc, argv, &i);
+        if (!value) {
+            return false;
+        }
+        if (!strcmp(name, "--side") || !strcmp(name, "--channels")) {
+            const bool side = name[2] == 's';
+            if (!number_take(name, value, 1024, side ? coarsest : 128,
+                             side ? &o->side : &o->channels)) {
+                return false;
+            }
+        } else if (!strcmp(name, "--shape")) {
+            shape = value;
+        } else if (!strcmp(name, "--weights")) {
+            o->weights = value;
+        } else if (!strcmp(name, "--picture")) {
+            o->picture = value;
         } else {
-            fprintf(
-                stderr,
-                "usage: generate [--side CELLS] [--shape CELLS] [--channels N] [--picture FILE] "
-                "[--check] [--steps] [--weights FILE]\n"
-                "generate: not understood: %s\n",
-                argv[i]);
+            fprintf(stderr, "%s is no option\n", name);
             return false;
         }
     }
-    o->shape = o->shape ? o->shape : o->side;
-    const bool good = o->side >= 64 && o->side <= 1024 && o->side % coarsest == 0 &&
-                      o->shape >= 64 && o->shape <= o->side && o->shape % 4 == 0 &&
-                      o->channels >= 128 && o->channels <= 1024 && o->channels % 128 == 0;
-    if (!good) {
-        fprintf(stderr, "generate: --side is 64 to 1024 in steps of 16, --shape 64 to --side in "
-                        "steps of 4, --channels 128 to 1024 in steps of 128\n");
-    }
-    return good;
+    o->shape = o->side;
+    return !shape || number_take("--shape", shape, o->side, 4, &o->shape);
 }
 
 #ifdef __CUDACC__
@@ -304,13 +330,18 @@ spira::status run(const options &o) {
 
 int main(int argc, char **argv) {
     options o;
+    if (side::help_asked(argc, argv)) {
+        return usage();
+    }
     if (!options_read(argc, argv, &o)) {
-        return 2;
+        return side::arguments_refuse("generate");
     }
     const spira::status s = run(o);
     char text[512];
     if (spira::status_failed(s)) {
-        fprintf(stderr, "generate: %s\n", spira::status_text(s, text, sizeof text));
+        const bool system = s.code == spira::status_file_open && s.detail > 0; // an errno
+        fprintf(stderr, "generate: %s%s%s\n", spira::status_text(s, text, sizeof text),
+                system ? ", " : "", system ? strerror((int)s.detail) : "");
     }
     return spira::status_failed(s);
 }

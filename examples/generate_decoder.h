@@ -173,8 +173,17 @@ SPIRA_API spira::status parameters_read(const char *path, const spira::net_plan 
     s = spira::status_failed(s) ? s : spira::blob_open(memory, (size_t)bytes, &blob);
     s = spira::status_failed(s) ? s : spira::net_blob_read(p, &blob, params, &unused);
     free(memory);
+    if (spira::status_failed(s) && s.subject != path) {
+        const bool layer = s.code == spira::status_layer;
+        fprintf(stderr, "reading the weights of %s%s%s:\n", path, layer ? ": layer " : "",
+                layer ? p->layers[s.detail].name : "");
+    }
     SPIRA_TRY(s);
-    printf("weights: %s, %d entries of no layer\n", path, unused);
+    printf("weights: %s", path);
+    if (unused) {
+        printf(", %d entries of no layer", unused);
+    }
+    printf("\n");
     return s;
 }
 

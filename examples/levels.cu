@@ -17,8 +17,8 @@
 #include "scan_range.h"
 #include "scan_weights.h"
 
-// Makes the two layers of a rule. Returns false if `name` is none.
-static bool rule_make(const char *name, networks::network *net) {
+// Makes the two layers of a rule; *code: 0 or the exit code. Returns false if `name` is none.
+static bool rule_make(const char *name, networks::network *net, int *code) {
     int n[12] = {}, used = 0, end = 0;
     if (strncmp(name, "rule:", 5)) {
         return false;
@@ -40,7 +40,12 @@ static bool rule_make(const char *name, networks::network *net) {
         l->norm = false;
         l->act = spira::activation_none;
     }
-    return used == 12 && !*name;
+    if (used < 12 || *name) {
+        fprintf(stderr, "--net rule: 12 numbers, with commas: size, stride, padding and dilation, "
+                        "each x, y, z\n");
+        *code = 2;
+    }
+    return true;
 }
 
 struct arguments {
@@ -112,6 +117,8 @@ static spira::status voxels_read(const char *path, voxels *v, scan::scan_reason 
     SPIRA_TRY(scan::scan_read(path, &options, &cloud, why));
     SPIRA_REQUIRE(cloud.points && cloud.columns > 4, spira::status_file_format,
                   "voxels (not [rows, 4 + channels] float32)", cloud.columns);
+    SPIRA_REQUIRE(!cloud.dropped && !cloud.zeroed, spira::status_not_finite,
+                  "voxels (NaN or infinite values)", cloud.dropped + cloud.zeroed);
     v->rows = (int32_t)cloud.rows;
     v->channels = cloud.columns - 4;
     v->coords = (int32_t *)malloc((size_t)v->rows * 3 * sizeof(int32_t));
@@ -267,7 +274,10 @@ int main(int argc, char **argv) {
     if (!parse(argc, argv, &a)) {
         return side::arguments_refuse("levels");
     }
-    int code = rule_make(a.common.net, net) ? 0 : side::network_open(&a.common, net);
+    int code = 0;
+    if (!rule_make(a.common.net, net, &code)) {
+        code = side::network_open(&a.common, net);
+    }
     if (code) {
         return code;
     }

@@ -107,11 +107,13 @@ static bool parse(int argc, char **argv, settings *s) {
             return false;
         }
     }
-    if (!s->side.save_weights || (s->side.onnx && s->side.weights)) {
-        fprintf(stderr, "give --save-weights, and not both --weights and --onnx\n");
-        return false;
+    const char *wrong = !s->side.save_weights             ? "--save-weights is missing"
+                        : s->side.onnx && s->side.weights ? "--weights: --onnx has weights"
+                                                          : nullptr;
+    if (wrong) {
+        fprintf(stderr, "%s\n", wrong);
     }
-    return true;
+    return !wrong;
 }
 
 // ---- frames -------------------------------------------------------------------------------------

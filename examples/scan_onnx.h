@@ -42,6 +42,10 @@ static inline void onnx_list(const onnx::model *m) {
 // the exit code.
 static inline int onnx_network(const options *o, onnx::model *m, networks::network *net) {
     scan::scan_reason why;
+    if (o->net_given) {
+        fprintf(stderr, "--net %s: %s has the network\n", o->net, o->onnx);
+        return 2;
+    }
     const spira::status s = onnx::model_read(o->onnx, m, &why);
     if (spira::status_failed(s)) {
         return fail_file(&why, net, s);

@@ -9,6 +9,7 @@
 #define SPIRA_EXAMPLES_SCAN_SIDE_H
 
 #include "../spira.cuh"
+#include "arguments.h"
 #include "networks.h"
 #include "scan_file.h"
 
@@ -42,6 +43,7 @@ struct options {
     bool has_range;
     float range[6]; // of points, in metres: the least x, y, z, then the largest
     const char *net;
+    bool net_given;                // by --net
     networks::network_sizes sizes; // of the network
     spira::numeric type;           // of floating-point features
     bool floats;                   // no layer is int8, whatever the weights say
@@ -114,22 +116,6 @@ static inline bool voxel_take(const char *text, float voxel[3]) {
     return (count == 1 || count == 3) && voxel[0] > 0 && voxel[1] > 0 && voxel[2] > 0;
 }
 
-// Whether --help is among the arguments: the usage goes to stdout then, and the exit code is 0.
-static inline bool help_asked(int argc, char **argv) {
-    for (int i = 1; i < argc; ++i) {
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            return true;
-        }
-    }
-    return false;
-}
-
-// Says, behind a message about the arguments, where the options are listed. Returns the exit code.
-static inline int arguments_refuse(const char *program) {
-    fprintf(stderr, "%s --help lists the options\n", program);
-    return 2;
-}
-
 // Takes the network that the options name. Returns 0 or the exit code.
 static inline int network_take(const options *o, networks::network *net) {
     if (networks::network_make(o->net, &o->sizes, net)) {
@@ -142,15 +128,6 @@ static inline int network_take(const options *o, networks::network *net) {
                 networks::network_names);
     }
     return 2;
-}
-
-// Returns the value of the option argv[*i] and moves *i to it; null, and a message, if it has none.
-static inline const char *option_value(int argc, char **argv, int *i) {
-    if (*i + 1 == argc) {
-        fprintf(stderr, "%s: no such option, or its value is missing\n", argv[*i]);
-        return nullptr;
-    }
-    return argv[++*i];
 }
 
 // Reads --type. int8: as the weights say, and they must have ranges. Returns false for anything
@@ -191,6 +168,7 @@ static inline bool option_take(options *o, const char *name, const char *value) 
         good = indices_take(value, &o->file.indices);
     } else if (!strcmp(name, "--net")) {
         o->net = value;
+        o->net_given = true;
     } else if (!strcmp(name, "--channels")) {
         takes = ", but 1 to 4096";
         good = (o->sizes.channels = channels_take(value, &end)) > 0;
@@ -204,7 +182,10 @@ static inline bool option_take(options *o, const char *name, const char *value) 
     } else if (!strcmp(name, "--records")) {
         o->records = value;
     } else if (!strcmp(name, "--seed")) {
-        o->seed = (uint32_t)strtoul(value, &end, 10);
+        const unsigned long long seed = strtoull(value, &end, 10);
+        takes = ", but 0 to 4294967295";
+        good = *value >= '0' && *value <= '9' && seed <= UINT32_MAX;
+        o->seed = (uint32_t)seed;
     } else if (!strcmp(name, "--type")) {
         takes = ", but int8, fp16, bf16, tf32 or fp32";
         good = type_take(value, o);
@@ -285,6 +266,16 @@ static inline int fail(const char *doing, const networks::network *net, spira::s
     fprintf(stderr, "%s: %s%s%s\n", doing, spira::status_text(s, text, sizeof text),
             system ? ", " : "", system ? strerror((int)s.detail) : "");
     return 1;
+}
+
+// The same for a file: its path stands in front of what does not name it.
+static inline int fail_path(const char *what, const char *path, const networks::network *net,
+                            spira::status s) {
+    char doing[320];
+    const bool named = s.code == spira::status_file_open || s.code == spira::status_file_empty;
+    snprintf(doing, sizeof doing, "reading the %s%s%.256s", what, named ? "" : " of ",
+             named ? "" : path);
+    return fail(doing, net, s);
 }
 
 // The same for a file that was not read: its reason says all.

@@ -87,7 +87,7 @@ SPIRA_API int ranges_take(const side::options *o, networks::network *net) {
     networks::network *of = (networks::network *)malloc(sizeof *of);
     *of = *net;
     const spira::status s = o->weights ? ranges_read(o->weights, of) : spira::status_success();
-    const int code = spira::status_failed(s) ? side::fail("reading the weights", net, s)
+    const int code = spira::status_failed(s) ? side::fail_path("weights", o->weights, net, s)
                                              : side::int8_take(o, of, net);
     if (s.code == spira::status_layer) {
         fprintf(stderr, "Is this blob for another network?\n");
@@ -121,7 +121,7 @@ SPIRA_API int records_new(const side::options *o, side::job *job) {
         return 0;
     }
     spira::status s = records_read(o->records, &job->records, &job->record_count);
-    return spira::status_failed(s) ? side::fail("reading the records", job->net, s) : 0;
+    return spira::status_failed(s) ? side::fail_path("records", o->records, job->net, s) : 0;
 }
 
 // Writes the parameters of a plan, as fp32.
@@ -158,7 +158,7 @@ SPIRA_API int params_fill(const side::options *o, const networks::network *net,
         int misfit;
         spira::status s = read(o->weights, plan, params, &unused, &misfit);
         if (spira::status_failed(s)) {
-            const int code = side::fail("reading the weights", net, s);
+            const int code = side::fail_path("weights", o->weights, net, s);
             if (misfit > 0) {
                 fprintf(stderr, "The blob is for %d channels: --channels %d\n", misfit, misfit);
             } else if (misfit) {
@@ -166,8 +166,11 @@ SPIRA_API int params_fill(const side::options *o, const networks::network *net,
             }
             return code;
         }
-        printf("weights: %s, %d entries of no layer of %s\n", o->weights, unused,
-               o->onnx ? o->onnx : o->net);
+        printf("weights: %s", o->weights);
+        if (unused) {
+            printf(", %d entries of no layer of %s", unused, o->onnx ? o->onnx : o->net);
+        }
+        printf("\n");
     } else {
         networks::network_weights(plan, o->seed, params);
         printf("weights: random (seed %u)\n", o->seed);

@@ -159,7 +159,7 @@ def run_levels(chosen, net, scene, folder, extent=True):
                        *(("--extent", ",".join(str(n) for n in scene.extent)) if extent else ()))
     if said is None:
         return None
-    check(" 0 entries of no layer" in said, f"the blob has more than the table: {said}")
+    check("of no layer" not in said, f"the blob has more than the table: {said}")
     return read_layers(out)
 
 

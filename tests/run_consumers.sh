@@ -144,5 +144,19 @@ else
     skip 1 'checkpoint.py: there is no Python with NumPy'
 fi
 
+# The example that is one header and a plain compiler, as its page has it.
+density() { # exit code, words, argument...: what it returns and says
+    code=$1 words=$2
+    shift 2
+    "$folder/density" "$@" >"$folder/said" 2>&1
+    [ $? = "$code" ] && grep -qF "$words" "$folder/said"
+}
+# shellcheck disable=SC2086
+try 'density.cu' $CXX -std=c++17 -O1 -x c++ examples/density.cu -o "$folder/density"
+printf '\0\0\0\0\0\0\0\0\0\0\0\0' >"$folder/one.vox32"
+try 'density of a voxel' density 0 'norm 0: density 1.000' "$folder/one.vox32"
+try 'density without a file' density 2 'usage: density'
+try 'density of no file' density 1 'cannot open none.vox32' none.vox32
+
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -65,7 +65,9 @@ scan 1 'Is this blob for another network?' --net SpUNet-v1m1 --weights "$folder/
 run 1 $street --streets 1 --check 1 --save-weights "$folder/int8.blob" # it is there
 run 2 $street --method median --save-weights "$folder/other.blob"
 run 2 $street
+judge 'no word of --save-weights' "$(grep -qF -e '--save-weights is missing' "$folder/said"; echo $?)"
 run 2 $street --onnx other.onnx --save-weights "$folder/other.blob"
+judge 'no word of --onnx' "$(grep -qF -e '--weights: --onnx has weights' "$folder/said"; echo $?)"
 
 makes() { # program variables...: make run chooses build/scan_PROGRAM
     program=$1
