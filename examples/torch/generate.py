@@ -47,7 +47,7 @@ class Block(nn.Module):
         self.with_act = getattr(library, "with_act", with_act)
 
     def forward(self, x):
-        h = self.with_act(self.norm, self.conv(x))
+        h = self.with_act(self.norm, self.with_act(self.conv, x))
         h = self.with_act(self.mlp[0], h, self.mlp[1])
         return self.with_act(self.mlp[2], h, residual=x)
 
@@ -67,10 +67,10 @@ class Up(nn.Module):
         self.repeat = 8 * width // channels
 
     def forward(self, x, rule=None, capacity=None):
-        logits = self.to_subdiv(x.features)
+        logits = self.with_act(self.to_subdiv, x).features
         h = self.with_act(self.norm1, x, self.act)
         options = {} if capacity is None else dict(capacity=capacity)
-        y = self.library.subdivide(self.conv1(h), rule(x) if rule else logits, **options)
+        y = self.library.subdivide(self.with_act(self.conv1, h), rule(x) if rule else logits, **options)
         skip = self.library.to_children(x, y, self.repeat)
         h = self.with_act(self.norm2, y, self.act)
         return self.with_act(self.conv2, h, residual=skip), logits
@@ -341,6 +341,8 @@ def main():
     with torch.device(arguments.device):
         net = randomize(Decoder(spconv, channels=arguments.channels)).eval()
     net.to({"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[kind])
+    if kind != "fp32":
+        spconv.pack(net, net.from_latent.weight.dtype)
     shape = Shape(arguments.side, arguments.shape or arguments.side, arguments.device)
     with torch.no_grad():
         report(Run(spconv, net, shape), arguments)

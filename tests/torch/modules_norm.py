@@ -341,6 +341,24 @@ def compare_norm_of_rows(layer, kind, bound):
     cases.close_parameters(layer, judge, 2 * bound, 0)
 
 
+@torch.no_grad()
+def compare_packed(layer, kind, call):
+    """The same bits from packed weights; and none of these once the weights have changed."""
+    kept = sys.modules["spira.pytorch.with_act"].packed_of
+    wanted = call().features
+    assert kept(layer, kind) is None
+    spconv.pack(layer, kind)
+    if getattr(layer, "groups", 1) > 1: # which have none
+        return
+    assert kept(layer, kind) is not None
+    assert torch.equal(call().features, wanted)
+    if layer.weight is not None:
+        layer.weight.mul_(2)
+        assert kept(layer, kind) is None and not torch.equal(call().features, wanted)
+        layer.weight.div_(2)
+    del layer._packed
+
+
 def test_with_act():
     """A layer with the addition and the activation behind it: one kernel without gradients, what
     the modules compute with them; in capacity mode zeros behind the count."""
@@ -373,6 +391,8 @@ def test_with_act():
                 bound = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}[kind]
                 close(z.features[:rows], y.features[:rows], bound, f"{layer} {act}")
                 assert not is_one or not z.features[rows:].any()
+                if is_one and kind != torch.float32:
+                    compare_packed(layer, kind, lambda: spconv.with_act(layer, x, act, residual))
     for layer in (nn.LayerNorm(24), nn.RMSNorm(24), nn.LayerNorm(24, elementwise_affine=False)):
         for kind, bound in ((torch.float32, 1e-5), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)):
             compare_norm_of_rows(layer.to(DEVICE, kind), kind, bound)

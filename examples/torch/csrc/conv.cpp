@@ -19,6 +19,7 @@ struct layer {
     int groups;            // above 1 all maps are tables, on both devices, and so are the pairs
     Tensor residual;       // of conv_eval; added before
     spira::activation act; // this
+    Tensor packed;         // of conv_pack, instead of the weight
 
     int weight_cin() const {
         return shape.cin / groups;
@@ -178,7 +179,7 @@ void weights_check(int64_t) {}
 
 static Tensor conv_cpu(const layer &l, const Tensor &in, const Tensor &weight, const Tensor &bias,
                        const optional<Tensor> &map, const Tensor &count, int64_t rows) {
-    const Tensor x = floats(in), w = weight_in(weight);
+    const Tensor x = floats(in), w = l.packed.defined() ? l.packed : weight_in(weight);
     spira::device_status trouble = {};
     require(spira::conv_weights_check(&l.shape, w.data_ptr<float>(), &trouble));
     require(spira::device_status_read(&trouble));
@@ -230,7 +231,7 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
                         weight_way way, const Tensor &bias, const optional<Tensor> &map,
                         const Tensor &count, int64_t rows) {
     const cuda_scope scope(in);
-    const Tensor ordered = weight_of_way(l, weight, way, scope);
+    const Tensor ordered = l.packed.defined() ? Tensor() : weight_of_way(l, weight, way, scope);
     Tensor out = empty_like(in, in.scalar_type(), {rows, shape.cout});
     conv_job job = {};
     job.shape = shape;
@@ -241,7 +242,8 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
     job.count = count.data_ptr<int32_t>();
     job.capacity = (int32_t)rows;
     job.in = in.data_ptr();
-    job.weight = ordered.data_ptr<float>();
+    job.weight = ordered.defined() ? ordered.data_ptr<float>() : nullptr;
+    job.packed = ordered.defined() ? nullptr : l.packed.data_ptr();
     job.weight_of_layer = way != weight_forward && weight_in_order(weight);
     job.weight_mirrored = way == weight_mirrored;
     job.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
@@ -252,7 +254,8 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
     job.trouble = weights_trouble(in.get_device());
     size_t bytes;
     require(gpu::conv_bytes(scope.info, &shape, &bytes));
-    const scratch s = scratch_of(in, bytes);
+    SPIRA_CHECK(!job.packed || l.packed.nbytes() == bytes, "packed: not of this layer");
+    const scratch s = scratch_of(in, job.packed ? 0 : bytes);
     require(gpu::conv(scope.info, &job, s.base, s.size, scope.stream));
     return out;
 }
@@ -383,10 +386,38 @@ Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor>
                     rows, flags);
 }
 
-Tensor conv_eval(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
-                 const optional<Tensor> &residual, const optional<Tensor> &map, const Tensor &count,
-                 int64_t rows, IntArrayRef kernel, int64_t flags, int64_t act) {
+Tensor conv_pack(const Tensor &weight, IntArrayRef kernel, at::ScalarType type) {
+    const layer l = layer_of(empty_like(weight, type, {0, weight.size(-1)}), weight, kernel, 0);
+    if (weight.is_cpu()) {
+        return weight_in(weight);
+    }
+#ifdef SPIRA_TORCH_CUDA
+    const cuda_scope scope(weight);
+    const Tensor ordered = weight_of_way(l, weight, weight_forward, scope);
+    conv_job job = {};
+    job.shape = l.shape;
+    job.weight = ordered.data_ptr<float>();
+    job.trouble = weights_trouble(weight.get_device());
+    size_t bytes;
+    require(gpu::conv_bytes(scope.info, &l.shape, &bytes));
+    Tensor packed = empty_like(weight, at::kByte, {(int64_t)bytes});
+    require(gpu::conv_pack(scope.info, &job, packed.data_ptr(), bytes, scope.stream));
+    return packed;
+#else
+    without_cuda();
+#endif
+}
+
+Tensor conv_eval(const Tensor &features, const Tensor &weight, const optional<Tensor> &packed,
+                 const optional<Tensor> &bias, const optional<Tensor> &residual,
+                 const optional<Tensor> &map, const Tensor &count, int64_t rows, IntArrayRef kernel,
+                 int64_t flags, int64_t act) {
     layer l = layer_of(features, weight, kernel, flags);
+    if (packed) {
+        SPIRA_CHECK(l.groups == 1, "packed: not of grouped layers");
+        require_device(*packed, "packed", features, "features");
+        l.packed = *packed;
+    }
     SPIRA_CHECK(rows >= 1 && features.size(0) >= 1, "features: ", features.sizes(), ", no rows");
     l.act = activation_of(act);
     if (residual) {

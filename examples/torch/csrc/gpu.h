@@ -86,6 +86,7 @@ struct conv_job {
     const float *weight; // [volume, cin, cout] of the shape
     // Or of the layer whose input gradient this is: [volume, cout, cin] of the shape.
     bool weight_of_layer, weight_mirrored;
+    const void *packed; // what conv_pack has made of the weights; null: each call packs them
     const float *bias;
     const void *residual;  // [capacity, cout], or null
     spira::activation act; // behind both
@@ -341,6 +342,9 @@ status weights_restore(const weight_job *job, const float *from, void *weight, s
 status conv_bytes(const spira::device_info *info, const spira::conv_shape *shape, size_t *bytes);
 status conv(const spira::device_info *info, const conv_job *job, void *scratch,
             size_t scratch_bytes, stream_ref stream);
+// Packs job->weight into `packed`, conv_bytes large.
+status conv_pack(const spira::device_info *info, const conv_job *job, void *packed, size_t bytes,
+                 stream_ref stream);
 status weight_grad_bytes(const spira::device_info *info, const spira::conv_shape *shape,
                          size_t *bytes);
 status weight_grad(const spira::device_info *info, const spira::conv_grad_weight_args *args,

@@ -47,8 +47,10 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
     m.def("conv(Tensor features, Tensor weight, Tensor? bias, Tensor? map, Tensor? back, "
           "Tensor? pairs, Tensor source_count, Tensor count, SymInt rows, int[] kernel, int flags) "
           "-> Tensor");
-    m.def("conv_eval(Tensor features, Tensor weight, Tensor? bias, Tensor? residual, Tensor? map, "
-          "Tensor count, SymInt rows, int[] kernel, int flags, int act) -> Tensor");
+    m.def("conv_eval(Tensor features, Tensor weight, Tensor? packed, Tensor? bias, "
+          "Tensor? residual, Tensor? map, Tensor count, SymInt rows, int[] kernel, int flags, "
+          "int act) -> Tensor");
+    m.def("conv_pack(Tensor weight, int[] kernel, ScalarType type) -> Tensor");
     m.def("conv_backward(Tensor grad, Tensor features, Tensor weight, Tensor? back, Tensor? pairs, "
           "Tensor source_count, Tensor count, int[] kernel, int flags, bool[3] wanted) "
           "-> (Tensor, Tensor, Tensor)");
@@ -107,6 +109,7 @@ static void implement(torch::Library &m) {
     m.impl("map_pairs", &map_pairs);
     m.impl("conv", &conv);
     m.impl("conv_eval", &conv_eval);
+    m.impl("conv_pack", &conv_pack);
     m.impl("conv_backward", &conv_backward);
     m.impl("permute_rows", &permute_rows);
     m.impl("join", &join);

@@ -66,10 +66,13 @@ Tensor conv(const Tensor &features, const Tensor &weight, const optional<Tensor>
             const optional<Tensor> &map, const optional<Tensor> &back,
             const optional<Tensor> &pairs, const Tensor &source_count, const Tensor &count,
             int64_t rows, IntArrayRef kernel, int64_t flags);
-// act(conv + residual): of layers without gradients.
-Tensor conv_eval(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
-                 const optional<Tensor> &residual, const optional<Tensor> &map, const Tensor &count,
-                 int64_t rows, IntArrayRef kernel, int64_t flags, int64_t act);
+// act(conv + residual): of layers without gradients. packed: of conv_pack, for the type of the
+// features, or none.
+Tensor conv_eval(const Tensor &features, const Tensor &weight, const optional<Tensor> &packed,
+                 const optional<Tensor> &bias, const optional<Tensor> &residual,
+                 const optional<Tensor> &map, const Tensor &count, int64_t rows, IntArrayRef kernel,
+                 int64_t flags, int64_t act);
+Tensor conv_pack(const Tensor &weight, IntArrayRef kernel, at::ScalarType type);
 std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &grad, const Tensor &features,
                                                  const Tensor &weight, const optional<Tensor> &back,
                                                  const optional<Tensor> &pairs,

@@ -98,12 +98,19 @@ def conv(features, weight, bias, kmap, groups=1):
     return conv_op(features, weight, bias, *rest)
 
 
-def conv_eval(features, weight, bias, kmap, residual=None, act=0, groups=1):
-    """act(conv + residual) in one kernel, without gradients. act: a number of spira::activation."""
+def conv_eval(features, weight, bias, kmap, residual=None, act=0, groups=1, packed=None):
+    """act(conv + residual) in one kernel, without gradients. act: a number of spira::activation.
+    packed: what conv_pack has made of the weight for the type of these features; not of groups."""
     layout, _, _, _, count, rows, kernel, flags = conv_rest(kmap, features, weight, False, False,
                                                             False, groups)
-    return ops.conv_eval.default(features, weight, bias, residual, layout, count, rows, kernel,
-                                 flags, act)
+    return ops.conv_eval.default(features, weight, packed, bias, residual, layout, count, rows,
+                                 kernel, flags, act)
+
+
+def conv_pack(weight, dtype):
+    """A weight as kernels on its device read it, for features of a type."""
+    size = [*reversed(weight.shape[1:-1])]
+    return ops.conv_pack.default(weight, [*size, *[1] * (3 - len(size)), *[1] * 6, 0, 1], dtype)
 
 
 def check_weights(device=None):

@@ -136,7 +136,7 @@ def _conv(features, weight, bias, map, back, pairs, source_count, count, rows, k
 
 
 @fake("spira::conv_eval")
-def _conv_eval(features, weight, bias, residual, map, count, rows, kernel, flags, act):
+def _conv_eval(features, weight, packed, bias, residual, map, count, rows, kernel, flags, act):
     return features.new_empty(rows, weight.shape[0])
 
 

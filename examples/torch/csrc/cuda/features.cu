@@ -16,6 +16,18 @@ status conv_bytes(const spira::device_info *info, const spira::conv_shape *shape
     return spira::conv_weights_bytes(info, shape, bytes);
 }
 
+status conv_pack(const spira::device_info *info, const conv_job *job, void *packed, size_t bytes,
+                 stream_ref stream) {
+    switch (job->shape.type) {
+    case spira::numeric_f32:
+        return format_pack<spira::numeric_f32>(info, job, packed, bytes, stream);
+    case spira::numeric_f16:
+        return format_pack<spira::numeric_f16>(info, job, packed, bytes, stream);
+    default:
+        return format_pack<spira::numeric_bf16>(info, job, packed, bytes, stream);
+    }
+}
+
 status conv(const spira::device_info *info, const conv_job *job, void *scratch,
             size_t scratch_bytes, stream_ref stream) {
     switch (job->shape.type) {

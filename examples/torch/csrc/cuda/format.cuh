@@ -35,19 +35,25 @@ static status format_map(const spira::device_info *info, const conv_job *job,
 }
 
 template <spira::numeric format>
+status format_pack(const spira::device_info *info, const conv_job *job, void *packed, size_t bytes,
+                   stream_ref stream) {
+    const spira::conv_weights weights = {job->weight, packed, bytes, job->trouble};
+    if (!job->weight_of_layer) {
+        return spira::conv_weights_pack<format>(info, &job->shape, &weights, stream);
+    }
+    const spira::grad_source both = spira::grad_source_both;
+    const spira::grad_order order =
+        job->weight_mirrored ? spira::grad_order_mirrored : spira::grad_order_same;
+    // The layer is the input gradient of its input gradient.
+    const spira::conv_shape layer = spira::conv_grad_shape(&job->shape, both);
+    return spira::conv_grad_weights_pack<format>(info, &layer, both, order, &weights, stream);
+}
+
+template <spira::numeric format>
 status format_conv(const spira::device_info *info, const conv_job *job, void *scratch,
                    size_t scratch_bytes, stream_ref stream) {
-    const spira::conv_weights weights = {job->weight, scratch, scratch_bytes, job->trouble};
-    if (job->weight_of_layer) {
-        const spira::grad_source both = spira::grad_source_both;
-        const spira::grad_order order =
-            job->weight_mirrored ? spira::grad_order_mirrored : spira::grad_order_same;
-        // The layer is the input gradient of its input gradient.
-        const spira::conv_shape layer = spira::conv_grad_shape(&job->shape, both);
-        SPIRA_TRY(
-            spira::conv_grad_weights_pack<format>(info, &layer, both, order, &weights, stream));
-    } else {
-        SPIRA_TRY(spira::conv_weights_pack<format>(info, &job->shape, &weights, stream));
+    if (!job->packed) {
+        SPIRA_TRY(format_pack<format>(info, job, scratch, scratch_bytes, stream));
     }
     spira::conv_map map;
     SPIRA_TRY(format_map(info, job, &map));
@@ -55,7 +61,7 @@ status format_conv(const spira::device_info *info, const conv_job *job, void *sc
     args.shape = job->shape;
     args.map = &map;
     args.in = job->in;
-    args.weights = scratch;
+    args.weights = job->packed ? job->packed : scratch;
     args.epilogue.bias = job->bias;
     args.epilogue.residual = job->residual;
     args.epilogue.act = job->act;
@@ -74,6 +80,8 @@ status format_weight_grad(const spira::device_info *info, const spira::conv_grad
 
 // In namespace spira_torch::gpu.
 #define SPIRA_TORCH_FORMAT(format)                                                                 \
+    template spira::status format_pack<format>(const spira::device_info *, const conv_job *,       \
+                                               void *, size_t, stream_ref);                        \
     template spira::status format_conv<format>(const spira::device_info *, const conv_job *,       \
                                                void *, size_t, stream_ref);                        \
     template spira::status format_weight_grad<format>(const spira::device_info *,                  \

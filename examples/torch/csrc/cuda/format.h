@@ -9,6 +9,9 @@ namespace spira_torch {
 namespace gpu {
 
 template <spira::numeric format>
+spira::status format_pack(const spira::device_info *info, const conv_job *job, void *packed,
+                          size_t bytes, stream_ref stream);
+template <spira::numeric format>
 spira::status format_conv(const spira::device_info *info, const conv_job *job, void *scratch,
                           size_t scratch_bytes, stream_ref stream);
 template <spira::numeric format>

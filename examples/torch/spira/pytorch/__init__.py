@@ -5,8 +5,8 @@
     spira.pytorch.install_as_spconv()    # or: leave the model's imports as they are
 
 What differs, and what is not there: README.md, "From spconv". What spconv has not:
-prepare, capacities, pad, sort_rows, norm_relu, with_act, BatchNorm1d, convert_batchnorm, prune,
-subdivide, to_children, largest, at_points, SparseGroupNorm, SparseInstanceNorm, contiguous_weights,
+prepare, capacities, pad, sort_rows, norm_relu, with_act, pack, BatchNorm1d, convert_batchnorm,
+prune, subdivide, to_children, largest, at_points, SparseGroupNorm, SparseInstanceNorm, contiguous_weights,
 export, qat, and count=, capacities= and ordered= of SparseConvTensor.
 """
 from . import names, qat
@@ -27,7 +27,7 @@ from .pool import (SparseAvgPool1d, SparseAvgPool2d, SparseAvgPool3d, SparseGlob
 from .prepare import capacities, pad, prepare, sort_rows
 from .tensor import IndiceData, SparseConvTensor
 from .voxels import PointToVoxel
-from .with_act import with_act
+from .with_act import pack, with_act
 
 SparseIdentity = Identity
 globals().update(names.CLASSES)

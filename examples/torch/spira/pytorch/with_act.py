@@ -10,6 +10,7 @@ from ..maps import TYPES
 from .conv import HALVES, SparseConvolution
 from .modules import apply_to_features, takes_sparse
 from .norm import is_plain, is_watched
+from .tensor import version_of
 
 NORMS = {nn.LayerNorm: layers.LAYER, nn.RMSNorm: layers.RMS}
 
@@ -45,47 +46,99 @@ def with_act(layer, x, act=None, residual=None):
 
 def in_one(layer, x, act, residual):
     """The result by one kernel; None where there is none."""
-    here, number, kind = x.coordinates(), number_of(act), type(layer)
-    convolves = isinstance(layer, SparseConvolution) and layer.subm and not layer.conv1x1
-    if number is None or not (convolves or kind is nn.Linear or kind in NORMS) or \
-            here.extra is not None or not here.rows or is_compiling() or \
-            torch._C._len_torch_dispatch_stack() > 0 or not (is_plain(layer) and (act is None or is_plain(act))):
+    here, number = x.coordinates(), number_of(act)
+    if number is None or not is_known(layer) or not is_plain(layer) or not (
+            act is None or is_plain(act)):
         return None
-    if not convolves and not x.has_ordered() and here.voxels.rows is not None:
+    if here.extra is not None or not here.rows or is_compiling() or \
+            torch._C._len_torch_dispatch_stack() > 0:
+        return None
+    if not convolves(layer) and not x.has_ordered() and here.voxels.rows is not None:
         return None # rows would be permuted
     if residual is not None and residual.coordinates() is not here:
         raise ValueError(f"residual: of different voxels: {residual}, but x is {x}")
     rows, added = x.ordered(here), None if residual is None else residual.ordered(here)
+    made = (of_norm if type(layer) in NORMS else of_conv)(layer, x, rows, added, number)
+    return None if made is None else x.with_ordered(made, here)
+
+
+def of_norm(layer, x, rows, added, number):
+    """A norm of rows. With gradients only by itself."""
     weight, bias = layer.weight, getattr(layer, "bias", None)
-    alone = kind in NORMS and number == 0 and residual is None
-    if not alone and is_watched(rows, added, weight, bias):
+    watched, alone = is_watched(rows, added, weight, bias), number == 0 and added is None
+    if layer.normalized_shape != rows.shape[1:] or rows.dtype not in TYPES or \
+            layers.autocast(rows) is not rows or (watched and not alone) or (
+                added is not None and added.dtype != rows.dtype):
         return None
-    if kind in NORMS:
-        return of_norm(layer, x, rows, number, added)
+    if not watched:
+        weight, bias = packed_of(layer, rows.dtype) or (weight, bias)
+    eps = torch.finfo(rows.dtype).eps if layer.eps is None else layer.eps
+    return layers.norm_rows(NORMS[type(layer)], rows, weight, bias, x.coordinates().voxels, eps,
+                            added, number)
+
+
+def of_conv(layer, x, rows, added, number):
+    """A convolution or a linear layer. Not with gradients."""
+    weight, bias, here, is_conv = layer.weight, layer.bias, x.coordinates(), convolves(layer)
     rows = layers.autocast(rows)
-    if (added is not None and added.dtype != rows.dtype) or (
-            rows.dtype not in (TYPES if convolves else HALVES)):
+    if is_watched(rows, added, weight, bias) or (
+            added is not None and added.dtype != rows.dtype) or (
+            rows.dtype not in (TYPES if is_conv else HALVES)):
         return None
-    if convolves:
+    packed, bias = packed_of(layer, rows.dtype) or (None, bias)
+    if is_conv:
         layer._check_features(rows, weight)
         found, _ = layer._find(x, here)
         kernel_map, weight = found.map, layer.weight_of_map(weight)
     else:
-        kernel_map = here.submanifold((1, 1, 1), (1, 1, 1))
-        weight = weight.reshape(len(weight), 1, 1, 1, weight.shape[1])
-    made = layers.conv_eval(rows, weight, bias, kernel_map, added, number,
-                            layer.groups if convolves else 1)
-    return x.with_ordered(made, here)
+        kernel_map, weight = here.submanifold((1, 1, 1), (1, 1, 1)), as_taps(weight)
+    return layers.conv_eval(rows, weight, bias, kernel_map, added, number,
+                            layer.groups if is_conv else 1, packed)
 
 
-def of_norm(layer, x, rows, number, added):
-    """A norm of rows."""
-    if layer.normalized_shape != rows.shape[1:] or rows.dtype not in TYPES or \
-            layers.autocast(rows) is not rows or (
-                added is not None and added.dtype != rows.dtype):
-        return None
-    here = x.coordinates()
-    eps = torch.finfo(rows.dtype).eps if layer.eps is None else layer.eps
-    made = layers.norm_rows(NORMS[type(layer)], rows, layer.weight, getattr(layer, "bias", None),
-                            here.voxels, eps, added, number)
-    return x.with_ordered(made, here)
+def convolves(layer):
+    return isinstance(layer, SparseConvolution) and layer.subm and not layer.conv1x1
+
+
+def is_known(layer):
+    return type(layer) is nn.Linear or type(layer) in NORMS or convolves(layer)
+
+
+def as_taps(weight):
+    """A weight of nn.Linear as that of a convolution of size 1."""
+    return weight.reshape(len(weight), 1, 1, 1, weight.shape[1])
+
+
+def key_of(layer, dtype):
+    """What the parameters are now."""
+    return dtype, *[(p.data_ptr(), version_of(p), p.dtype) for p in
+                    (layer.weight, getattr(layer, "bias", None)) if p is not None]
+
+
+@torch.no_grad()
+def pack(module, dtype=torch.float16):
+    """Keeps the weights of submanifold convolutions and nn.Linear in a module as the kernels read
+    them, for features in fp16 or bf16, and in fp32 their biases and what norms of rows have:
+    with_act does without making that in each call then. Takes the memory of the weights once more.
+    Of no effect where parameters have changed since. Returns the module."""
+    if dtype not in HALVES:
+        raise ValueError(f"dtype: {dtype}; fp16 and bf16 are supported")
+    for layer in module.modules():
+        weight, bias = (getattr(layer, n, None) for n in ("weight", "bias"))
+        bias = None if bias is None else bias.float()
+        if type(layer) in NORMS:
+            made = None if weight is None else weight.float()
+        elif type(layer) is nn.Linear:
+            made = layers.conv_pack(as_taps(weight), dtype)
+        elif convolves(layer) and layer.groups == 1:
+            made = layers.conv_pack(layer.weight_of_map(weight), dtype)
+        else:
+            continue
+        layer._packed = key_of(layer, dtype), made, bias
+    return module
+
+
+def packed_of(layer, dtype):
+    """What pack() has kept for features of a type: of the weight, and the bias; or None."""
+    found = layer.__dict__.get("_packed")
+    return found[1:] if found is not None and found[0] == key_of(layer, dtype) else None
