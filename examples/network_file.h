@@ -91,6 +91,7 @@ static inline spira::status network_member(const network_text *t, const char *ke
     static const char *const acts[] = {"none", "relu",      "leaky", "silu",
                                        "gelu", "gelu_tanh", nullptr};
     static const char *const rules[] = {"floor", "expand", "generate", nullptr};
+    static const char *const axes[] = {"none", "x", "y", "z", nullptr};
     const struct {
         const char *key;
         bool *to;
@@ -147,12 +148,16 @@ static inline spira::status network_member(const network_text *t, const char *ke
     if (!strcmp(key, "capacity")) {
         return network_ints(t, key, value, 1, &l->capacity, INT32_MAX / 2);
     }
-    if (!strcmp(key, "act") || !strcmp(key, "rule")) {
-        const bool act = *key == 'a';
-        const int found = network_word(value, act ? acts : rules);
+    const char *const *const words = !strcmp(key, "act")    ? acts
+                                     : !strcmp(key, "rule") ? rules
+                                     : !strcmp(key, "axis") ? axes
+                                                            : nullptr;
+    if (words) {
+        const int found = network_word(value, words);
         NETWORK_REQUIRE(found >= 0, t, "%s=%s is not known", key, value);
-        l->act = act ? (spira::activation)found : l->act;
-        l->rule = act ? l->rule : (spira::net_rule)found;
+        l->act = words == acts ? (spira::activation)found : l->act;
+        l->rule = words == rules ? (spira::net_rule)found : l->rule;
+        l->axis = words == axes ? (spira::join_axis)found : l->axis;
         return spira::status_success();
     }
     float *const to = !strcmp(key, "slope")       ? &l->slope

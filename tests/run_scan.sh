@@ -149,6 +149,16 @@ sum=$(awk '$1 == "down" { down = $4 } $1 == "all" { all = $4 } $1 == "wide" { wi
            END { print (all == 8 * down && wide > all) }' "$folder/said")
 [ "$sum" = 1 ]
 judge 'the children of all voxels, and what a kernel of 3 generates' $?
+cat >"$folder/flat.layers" <<'E'
+spira layers 1
+input channels=4 extent=20,20,11 batch=1
+conv name=body source=input channels=8 size=3,3,3
+join name=flat source=body axis=z
+conv name=last source=flat channels=8 size=3,3,1
+dense name=map source=last
+E
+run 0 --scan "$folder/s.xyz" --net "$folder/flat.layers" --range 0,0,0,2,2,1 --voxel 0.1
+says "output: bird's-eye map [1, 8, 20, 20]"
 fault() { # a line, then what is said of it
     { head -n 4 "$folder/grow.layers" && echo "$1"; } >"$folder/fault.layers"
     run 1 --scan "$folder/s.xyz" --voxel 0.1 --net "$folder/fault.layers"
@@ -157,6 +167,7 @@ fault() { # a line, then what is said of it
 fault 'prune name=p source=norm' 'layer p: source2 (there are no scores)'
 fault 'children name=c source=norm repeat=-1' 'line 5: repeat=-1: 1 numbers from 0 to 1048576'
 fault 'conv name=c source=norm channels=4 size=3,3,3 rule=grow' 'line 5: rule=grow is not known'
+fault 'join name=j source=norm axis=w' 'line 5: axis=w is not known'
 fault 'norm_layer name=n source=norm epsilon=' 'line 5: epsilon= is no number'
 fault 'norm_layer name=n source=norm' 'layer n: epsilon (above 0)'
 fault 'norm_groups name=n source=norm groups=3 epsilon=1' 'layer n: groups (they divide'
