@@ -181,8 +181,8 @@ static index_map<W> index_map_make(bench_pool *pool, const index_work<W> *w, int
     int volume = spira::kernel_volume(&m.kernel);
     m.map = bench_device<int32_t>(pool, (int64_t)rows * volume);
     m.order = bench_order(pool, rows, volume, true);
-    if (spira::compact_takes(&m.kernel)) {
-        m.compact = bench_device<int32_t>(pool, spira::compact_total(K, rows));
+    if (spira::compact_has(&m.kernel)) {
+        m.compact = bench_device<int32_t>(pool, spira::compact_numbers(&m.kernel, rows));
     }
     return m;
 }
@@ -233,7 +233,7 @@ static int64_t index_check(bench_pool *pool, index_work<W> *w) {
         bench_check_same(pool, expected, (const int32_t *)m->map, total, input, "kernel maps");
         w->bytes[index_os] += total * (int64_t)sizeof *m->map;
         w->bytes[index_ordered] +=
-            (m->compact ? spira::compact_total(m->kernel.size.x, rows) : total) *
+            (m->compact ? spira::compact_numbers(&m->kernel, rows) : total) *
                 (int64_t)sizeof *m->map +
             bench_check_order(pool, &m->kernel, expected, rows, m->order, input);
         bench_pool_free(pool, keep);

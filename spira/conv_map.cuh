@@ -41,8 +41,8 @@ SPIRA_API status conv_map_carve(const conv_map_request<W> *r, workspace *w, conv
     const order_layout order = order_layout_take(w, capacity, volume);
     p->map = conv_map_of_order(&order, r->outputs.count, capacity);
     p->order.kernel = r->kernel;
-    if (compact_takes(&r->kernel)) {
-        p->order.compact = workspace_take<int32_t>(w, compact_total(r->kernel.size.x, capacity));
+    if (compact_has(&r->kernel)) {
+        p->order.compact = workspace_take<int32_t>(w, compact_numbers(&r->kernel, capacity));
     } else {
         p->order.map = workspace_take<int32_t>(w, (int64_t)capacity * volume);
     }

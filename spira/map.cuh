@@ -10,6 +10,7 @@
 // A call compiles only the kernels that it can launch. The kernels are in index/:
 //   map_search.cuh          any kernel size, any form
 //   plane_map.cuh           cubes of size 2, 3, 5 and 7: os; of 3 and 5 also half, near and compact
+//   map_large.cuh           the compact form of large kernels
 //   map_lists.cuh           pair lists of any kernel size: count, scan (map_starts.cuh), move
 //   map_cube.cuh            pair lists of cubes of size 3 and 5: search and count
 //   map_cube_move.cuh       the last step of map_cube.cuh
@@ -20,6 +21,7 @@
 #include "base/launch.cuh"
 #include "device.h"
 #include "index/map_cube_small.cuh"
+#include "index/map_large.cuh"
 #include "index/map_lists.cuh"
 #include "index/map_search.cuh"
 #include "index/plane_map.cuh"
@@ -70,7 +72,9 @@ SPIRA_API map_launcher<W> map_launcher_of(const map_request<W> *r) {
         }
     }
     if constexpr (kinds & map_kind_compact) {
-        if (kind == map_kind_compact) {
+        if (kind == map_kind_compact && compact_large_takes(&r->kernel)) {
+            launch = map_large_launch<W>;
+        } else if (kind == map_kind_compact) {
             launch = three ? plane_launch<W, 3, plane_form_compact>
                            : plane_launch<W, 5, plane_form_compact>;
         }

@@ -42,7 +42,7 @@ struct map_forms {
     uint32_t *mask;         // [outputs.capacity, map_mask_words]: bit k % 32 of word k / 32
     int threshold;          // os has the offsets with an L1 norm below it, ascending; 0: none
     bool half;              // only offsets below volume / 2; submanifold layers with odd kernels
-    int32_t *compact;       // [size.x, outputs.capacity, compact_record_words]; excludes the others
+    int32_t *compact;       // [compact_numbers]; excludes the others
     device_status *trouble; // counts above their capacity; with `compact`, where it is required,
                             // also coordinates off the lattice of the stride
 };
@@ -55,7 +55,7 @@ SPIRA_BOTH map_forms map_forms_os(int32_t *os) {
     return f;
 }
 
-// The compact form alone. Requires compact_takes(kernel).
+// The compact form alone. Requires compact_has(kernel).
 SPIRA_BOTH map_forms map_forms_compact(int32_t *compact, device_status *trouble) {
     map_forms f = {};
     f.threshold = map_all;
@@ -166,7 +166,7 @@ SPIRA_API status map_array_check(const void *array, const char *name) {
 
 SPIRA_API status map_compact_check(const kernel_shape *kernel, const map_forms *forms) {
     const bool alone = !forms->os && !forms->ws && !forms->mask;
-    SPIRA_REQUIRE(compact_takes(kernel), status_unsupported, "forms.compact (with this kernel)", 0);
+    SPIRA_REQUIRE(compact_has(kernel), status_unsupported, "forms.compact (with this kernel)", 0);
     SPIRA_REQUIRE(alone && !forms->half, status_unsupported, "forms.compact (next to other forms)",
                   0);
     SPIRA_REQUIRE(forms->trouble, status_null_pointer, "forms.trouble (with forms.compact)", 0);
@@ -241,23 +241,32 @@ SPIRA_API status map_lists_request_check(const word_layout *layout, const map_re
 
 // ---- host loops ---------------------------------------------------------------------------------
 
+// Writes the compact form of the taps of an output. Returns false as compact_record_put.
+SPIRA_API bool map_compact_put(const kernel_shape *kernel, const int32_t *taps, int32_t capacity,
+                               int32_t output, int32_t *compact) {
+    if (compact_large_takes(kernel)) {
+        return compact_large_put(taps, kernel->size, capacity, output, compact);
+    }
+    const int K = kernel->size.x;
+    bool whole = true;
+    for (int s = 0; s < K; ++s) {
+        int32_t *to = compact + compact_at(K, capacity, s, output);
+        whole = compact_record_put(taps + s * K * K, K, to) && whole;
+    }
+    return whole;
+}
+
 // The compact form. Outputs are visited in order, so that the first one at fault is recorded.
 template <typename W>
 SPIRA_API void map_compact_host(const word_layout *layout, const kernel_shape *kernel,
                                 voxel_set<W> source, voxel_set<W> outputs, const map_forms *f) {
     const search_walk<W> walk = search_walk_make<W>(layout, kernel);
-    const int K = kernel->size.x;
     const int32_t count = voxel_set_count(outputs);
     const int32_t sources = voxel_set_count(source);
     for (int32_t i = 0; i < count; ++i) {
-        int32_t taps[compact_size_most * compact_size_most * compact_size_most];
+        int32_t taps[kernel_volume_max];
         search_voxel(walk, source.words, sources, outputs.words[i], taps);
-        bool whole = true;
-        for (int s = 0; s < K; ++s) {
-            int32_t *to = f->compact + compact_at(K, outputs.capacity, s, i);
-            whole = compact_record_put(taps + s * K * K, K, to) && whole;
-        }
-        if (!whole) {
+        if (!map_compact_put(kernel, taps, outputs.capacity, i, f->compact)) {
             device_status_note(f->trouble, device_flag_lattice, (uint32_t)i);
         }
     }

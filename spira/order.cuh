@@ -8,6 +8,7 @@
 //                                               rows, masks, sources and the schedule
 // and one more for each kind of maps whose masks and sources it writes apart:
 //   order_put_planes_kernel  order/planes.cuh   compact maps of size 5
+//   order_put_large_kernel   order/large.cuh    compact maps of large kernels
 //   order_put_kernel         order/wide.cuh     maps of more than 8 columns that are not compact
 #ifndef SPIRA_ORDER_CUH
 #define SPIRA_ORDER_CUH
@@ -17,6 +18,7 @@
 #include "order.h"
 #include "order/classes.cuh"
 #include "order/groups.cuh"
+#include "order/large.cuh"
 #include "order/planes.cuh"
 #include "order/wide.cuh"
 
@@ -72,6 +74,8 @@ SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *r
         launch(order_group_kernel<0>, units[order_by_ticket], order_threads, 0, true, batch, s));
     SPIRA_TRY(launch(order_put_planes_kernel<0>, units[order_by_pair], order_planes_threads, 0,
                      true, batch));
+    SPIRA_TRY(launch(order_put_large_kernel<0>, units[order_by_large], order_large_threads, 0, true,
+                     batch));
     return launch(order_put_kernel<0>, units[order_by_word], order_put_threads, taps, true, batch);
 }
 

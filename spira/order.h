@@ -60,7 +60,7 @@ struct order_request {
     int threshold;          // the map's columns: offsets with a norm below it; 0: all offsets
     const int32_t *map;     // [capacity, columns]
     const int32_t *compact; // or, instead, its compact form (index/compact.h), on the GPU only:
-                            // [size.x, capacity, compact_record_words]
+                            // [compact_numbers]
     const int32_t *count;   // [1] rows of the map
     int32_t capacity;       // of the map and of the layout
     order_layout layout;
@@ -139,7 +139,7 @@ SPIRA_API status order_request_check(const order_request *r) {
         return pointer_check(r->map, sizeof *r->map, "map");
     }
     SPIRA_REQUIRE(!r->map, status_unsupported, "map (beside its compact form)", 0);
-    SPIRA_REQUIRE(compact_takes(&r->kernel) && columns == volume, status_unsupported,
+    SPIRA_REQUIRE(compact_has(&r->kernel) && columns == volume, status_unsupported,
                   "compact (of such a map)", 0);
     return pointer_check(r->compact, compact_alignment, "compact");
 }

@@ -8,6 +8,10 @@
 // record of K + 1 numbers, [begin 0, .., begin K - 1, has]:
 //   begin  position of the first source of the row; unspecified if the row has none
 //   has    bit c: offset c of the plane (offset plane * K * K + c of the kernel) has a source
+//
+// Large kernels have a compact form of their own, in two parts: for each row of offsets a pair of
+// numbers [begin, has], has with a bit for each offset of the row; and for each plane its fold, nine
+// bits, which tell the directions in which the plane has a source (compact_fold).
 #ifndef SPIRA_INDEX_COMPACT_H
 #define SPIRA_INDEX_COMPACT_H
 
@@ -16,7 +20,8 @@
 namespace spira {
 
 enum {
-    compact_size_most = 5,
+    compact_size_most = 5, // above: the form of large kernels
+    compact_volume_most = compact_size_most * compact_size_most * compact_size_most,
     compact_alignment = 16, // bytes
 };
 
@@ -36,6 +41,19 @@ SPIRA_API bool compact_takes(const kernel_shape *kernel) {
     return plane_takes(kernel) && (kernel->size.x == 3 || kernel->size.x == 5);
 }
 
+// Whether a kernel has the form of large kernels: odd sizes, more offsets than a cube of size 5.
+SPIRA_API bool compact_large_takes(const kernel_shape *kernel) {
+    const triple size = kernel->size;
+    return size.x > 1 && size.y > 1 && size.z > 1 && size.x % 2 && size.y % 2 && size.z % 2 &&
+           kernel_volume(kernel) > compact_volume_most && kernel->dilation.z == 1 &&
+           is_power_of_two(kernel->stride.z) && !kernel->transposed;
+}
+
+// Whether a kernel has a compact form, of either kind.
+SPIRA_API bool compact_has(const kernel_shape *kernel) {
+    return compact_takes(kernel) || compact_large_takes(kernel);
+}
+
 // Numbers in a record.
 SPIRA_BOTH constexpr int compact_record_words(int K) {
     return K + 1;
@@ -49,6 +67,31 @@ SPIRA_BOTH int64_t compact_total(int K, int32_t capacity) {
 // Index of the record of a plane and an output, in a compact map [K, capacity, K + 1].
 SPIRA_BOTH int64_t compact_at(int K, int32_t capacity, int plane, int32_t output) {
     return ((int64_t)plane * capacity + output) * compact_record_words(K);
+}
+
+// Index of the pair of the first row of a plane and an output, in the compact map of a large kernel
+// [size.x, capacity, size.y, 2], and of the fold, behind all pairs [size.x, capacity].
+SPIRA_BOTH int64_t compact_pair_at(triple size, int32_t capacity, int plane, int32_t output) {
+    return ((int64_t)plane * capacity + output) * size.y * 2;
+}
+
+SPIRA_BOTH int64_t compact_fold_at(triple size, int32_t capacity, int plane, int32_t output) {
+    return compact_pair_at(size, capacity, size.x, 0) + (int64_t)plane * capacity + output;
+}
+
+// Numbers in the compact map of a kernel.
+SPIRA_API int64_t compact_numbers(const kernel_shape *kernel, int32_t capacity) {
+    return kernel_volume(kernel) > compact_volume_most
+               ? compact_fold_at(kernel->size, capacity, kernel->size.x, 0)
+               : compact_total(kernel->size.x, capacity);
+}
+
+// The part of a fold that row y adds: bit 3 a + b for a source whose sign on y is a - 1, and b - 1
+// on z.
+SPIRA_BOTH uint32_t compact_fold(triple size, int y, uint32_t has) {
+    const int half = size.z / 2, side = (y > size.y / 2) + (y >= size.y / 2);
+    const uint32_t low = has & ((1u << half) - 1), own = has >> half & 1, high = has >> half >> 1;
+    return ((low ? 1u : 0) | own << 1 | (high ? 4u : 0)) << 3 * side;
 }
 
 // Returns the source of offset c of the record's plane, or -1.
@@ -77,6 +120,42 @@ SPIRA_BOTH bool compact_record_put(const int32_t *taps, int K, int32_t *record) 
         }
     }
     record[K] = (int32_t)has;
+    return whole;
+}
+
+// Makes the pair of the taps [size] of a row. Returns false as compact_record_put.
+SPIRA_BOTH bool compact_pair_put(const int32_t *taps, int size, int32_t *pair) {
+    int32_t begin = 0, found = 0;
+    uint32_t has = 0;
+    bool whole = true;
+    for (int c = 0; c < size; ++c) {
+        if (taps[c] >= 0 && (!found || taps[c] == begin + found)) {
+            begin = found ? begin : taps[c];
+            ++found;
+            has |= 1u << c;
+        } else if (taps[c] >= 0) {
+            whole = false;
+        }
+    }
+    pair[0] = begin;
+    pair[1] = (int32_t)has;
+    return whole;
+}
+
+// Makes the compact map of a large kernel for one output, of its taps [volume]. Returns false as
+// compact_record_put.
+SPIRA_BOTH bool compact_large_put(const int32_t *taps, triple size, int32_t capacity,
+                                  int32_t output, int32_t *map) {
+    bool whole = true;
+    for (int plane = 0; plane < size.x; ++plane) {
+        int32_t *pair = map + compact_pair_at(size, capacity, plane, output);
+        uint32_t fold = 0;
+        for (int y = 0; y < size.y; ++y, pair += 2, taps += size.z) {
+            whole = compact_pair_put(taps, size.z, pair) && whole;
+            fold |= compact_fold(size, y, (uint32_t)pair[1]);
+        }
+        map[compact_fold_at(size, capacity, plane, output)] = (int32_t)fold;
+    }
     return whole;
 }
 

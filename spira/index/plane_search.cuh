@@ -82,17 +82,18 @@ SPIRA_DEVICE void plane_store_rows(const plane_found<K> &found, plane_to to) {
 // inputs   walk: from search_walk_make, for a kernel of size K that plane_takes accepts
 //          queries: from plane_read and plane_limit
 //          buffer [plane_window_words(K)]: shared memory of this warp alone, aligned to 16 bytes
+//          rows: of the plane, if that is not K
 template <typename W, int K>
 SPIRA_DEVICE plane_search<W, K> plane_begin(const search_walk<W> &walk, const search_sets<W> &sets,
                                             const plane_outputs<W, K> &queries, int plane,
-                                            uint32_t *buffer) {
+                                            uint32_t *buffer, int rows = K) {
     // A good guess where the sets are the same, or one is the floor of the other.
     int hint = queries.first;
     if (sets.count != sets.total) {
         hint = (int)__fdividef((float)hint * (float)sets.count, (float)sets.total);
     }
     W base = queries.lowest + walk.base + (W)plane * walk.step_x;
-    W span = queries.highest - queries.lowest + (W)(K - 1) * walk.step_y + walk.span;
+    W span = queries.highest - queries.lowest + (W)(rows - 1) * walk.step_y + walk.span;
     int start = search_warp_bracket(sets.source, sets.count, base, hint, 31);
     plane_window window = {0, start, {0, 0}};
     if (span < (W)(UINT32_MAX - plane_key_margin) &&

@@ -20,7 +20,7 @@ namespace spira {
 // Whether the ordered layout is built from the compact form: nothing else reads the map, and its
 // kernel has a compact form.
 SPIRA_API bool net_map_is_compact(const net_plan *p, const net_map *m) {
-    return m->ordered && !m->kept && !p->limits.count_pairs && compact_takes(&m->kernel);
+    return m->ordered && !m->kept && !p->limits.count_pairs && compact_has(&m->kernel);
 }
 
 // Whether the map itself is written: it is kept, its pairs are counted, or the ordered layout is
@@ -134,7 +134,7 @@ SPIRA_API void net_place_temporary_part(net_plan *p, net_part part, workspace *w
         }
         if (net_map_is_compact(p, map)) {
             const int32_t capacity = p->set[map->outputs].capacity;
-            map->compact = net_take<int32_t>(w, compact_total(map->kernel.size.x, capacity));
+            map->compact = net_take<int32_t>(w, compact_numbers(&map->kernel, capacity));
         }
     }
 }

@@ -116,6 +116,26 @@ SPIRA_DEVICE void order_find_compact_keys(const order_request &r, const int32_t 
     }
 }
 
+// Finds the keys of `rows` rows of the compact map of a large kernel, by its folds.
+template <int rows>
+SPIRA_DEVICE void order_find_large_keys(const order_request &r, const int32_t (&row)[rows],
+                                        uint32_t (&key)[rows]) {
+    const triple size = r.kernel.size;
+    uint32_t has[rows] = {};
+    for (int plane = 0; plane < size.x; ++plane) {
+        const int side = (plane > size.x / 2) + (plane >= size.x / 2);
+#pragma unroll
+        for (int i = 0; i < rows; ++i) {
+            const int32_t *from = r.compact + compact_fold_at(size, r.capacity, plane, row[i]);
+            has[i] |= (uint32_t)order_load_now(from) << 9 * side;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+        key[i] = order_gray_rank(order_directions_of(has[i]));
+    }
+}
+
 // ---- rows of a lane -----------------------------------------------------------------------------
 
 // Finds the keys of `rows` rows of a map of up to order_lane_columns columns.
@@ -145,8 +165,10 @@ SPIRA_DEVICE void order_find_keys_by_lane(const order_task &task, const int32_t 
     const order_request &r = task.request;
     if (!r.compact) {
         order_find_lane_keys(task, row, key);
-    } else if (r.kernel.size.x == 3) {
+    } else if (r.layout.volume == 27) {
         order_find_compact_keys<3>(r, row, key);
+    } else if (order_is_large(r)) {
+        order_find_large_keys(r, row, key);
     } else {
         order_find_compact_keys<5>(r, row, key);
     }

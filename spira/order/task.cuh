@@ -30,9 +30,16 @@ enum { order_residents = 3 };
 #endif
 
 // What a thread block of a launch works on: a chunk of order_run rows; by its ticket, a run of as
-// many positions or a scope of the schedule (order_role); a group pair of a compact map of size 5;
-// a word of offsets of a group pair of a wide map.
-enum order_unit { order_by_run, order_by_ticket, order_by_pair, order_by_word, order_units };
+// many positions or a scope of the schedule (order_role); a group pair of a compact map of size 5,
+// or of a large kernel; a word of offsets of a group pair of a wide map.
+enum order_unit {
+    order_by_run,
+    order_by_ticket,
+    order_by_pair,
+    order_by_large,
+    order_by_word,
+    order_units
+};
 
 // One map of a batch.
 struct order_task {
@@ -94,10 +101,16 @@ SPIRA_BOTH bool order_is_wide(const order_request &r) {
     return !r.compact && r.layout.volume > order_lane_columns;
 }
 
+// Returns whether a map is the compact one of a large kernel.
+SPIRA_BOTH bool order_is_large(const order_request &r) {
+    return r.compact && r.layout.volume > compact_volume_most;
+}
+
 // Returns whether another kernel than order_group_kernel writes masks and sources of a map:
-// order_put_kernel of wide maps, order_put_planes_kernel of compact maps of size 5.
+// order_put_kernel of wide maps, order_put_planes_kernel and order_put_large_kernel of compact maps
+// of size 5 and of large kernels.
 SPIRA_BOTH bool order_is_apart(const order_request &r) {
-    return r.compact ? r.kernel.size.x == compact_size_most : order_is_wide(r);
+    return r.compact ? r.layout.volume >= compact_volume_most : order_is_wide(r);
 }
 
 // A piece: the rows of a class in a chunk, as `begin | rows << 16`. They stand together among the
@@ -184,7 +197,8 @@ SPIRA_API order_batch order_batch_make(const order_request *request, int maps) {
         int32_t units[order_units];
         units[order_by_run] = runs;
         units[order_by_ticket] = runs + (int32_t)ceil_div(runs, order_scope_runs);
-        units[order_by_pair] = r->compact ? pairs : 0;
+        units[order_by_pair] = r->compact && !order_is_large(*r) ? pairs : 0;
+        units[order_by_large] = order_is_large(*r) ? pairs : 0;
         units[order_by_word] = r->compact ? 0 : pairs * order_words(r->layout.volume);
         task->request = order_request_whole(r);
         task->weights = order_weights_make(&r->kernel, task->request.threshold);

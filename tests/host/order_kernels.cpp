@@ -126,6 +126,10 @@ TEST(order_kernels_every_kernel) {
         check_scenes({scene_make(size, 65, 71, fill_by_offset, false)});
     }
     check_scenes({scene_make({5, 5, 5}, 1100, 1100, fill_by_offset, true)});
+    for (triple size : {triple{7, 7, 7}, {3, 3, 15}, {13, 13, 13}}) { // compact, of large kernels
+        check_scenes({scene_make(size, 130, 200, fill_by_offset, true)}, 1);
+        check_scenes({scene_make(size, 65, 65, fill_sparse, true)});
+    }
 }
 
 TEST(order_kernels_every_fill) {

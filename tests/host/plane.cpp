@@ -6,6 +6,7 @@
 #include "../support/planes.h"
 
 #include "../../spira/index/map_cube_small.cuh"
+#include "../../spira/index/map_large.cuh"
 
 using namespace spira;
 
@@ -86,6 +87,29 @@ void check_compact(layer<W> *l) {
     CHECK_EQUAL(trouble.flags, host_trouble.flags);
 }
 
+// The compact form of a large kernel. Where `has` is 0, `begin` is unspecified.
+template <typename W>
+void check_large(layer<W> *l, triple size, triple stride) {
+    l->kernel = {size, {1, 1, 1}, stride, false};
+    REQUIRE(compact_large_takes(&l->kernel));
+    map_request<W> r = l->request();
+    const int32_t capacity = r.outputs.capacity;
+    std::vector<int32_t> got((size_t)compact_numbers(&l->kernel, capacity), untouched);
+    std::vector<int32_t> wanted = got;
+    device_status trouble = {}, host_trouble = {};
+    r.forms = map_forms_compact(wanted.data(), &host_trouble);
+    REQUIRE_OK(map_build_forms_host(&l->layout, &l->kernel, r.source, r.outputs, &r.forms));
+    r.forms = map_forms_compact(got.data(), &trouble);
+    const map_request<W> *one = &r;
+    REQUIRE_OK(map_large_launch<W>(&l->layout, &one, 1, false, nullptr));
+    const int64_t pairs = compact_pair_at(size, capacity, size.x, 0);
+    for (int64_t i = 0; i < pairs; i += 2) {
+        got[(size_t)i] = wanted[(size_t)i + 1] ? got[(size_t)i] : wanted[(size_t)i];
+    }
+    CHECK(got == wanted);
+    CHECK_EQUAL(trouble.flags, host_trouble.flags);
+}
+
 template <typename W, int K>
 void check_pairs(layer<W> *l) {
     map_request<W> r = l->request();
@@ -144,6 +168,8 @@ void check_layer(const word_layout *layout, const std::vector<W> &source,
     check_size<W, 5>(&l, stride, same);
     l.kernel.size = {7, 7, 7};
     check_os<W, 7, plane_form_os>(&l);
+    check_large(&l, {7, 7, 7}, stride);
+    check_large(&l, {3, 7, 7}, stride);
 }
 
 // Output-stationary maps of all sizes alone: many layers.
@@ -159,6 +185,7 @@ void check_taps(const word_layout *layout, const std::vector<W> &source,
     check_os<W, 5, plane_form_os>(&l);
     l.kernel.size = {7, 7, 7};
     check_os<W, 7, plane_form_os>(&l);
+    check_large(&l, {7, 7, 7}, stride);
 }
 
 // A negative count of the source stands for none, in sampled windows, too.
@@ -173,6 +200,7 @@ void check_negative_sources(const word_layout *layout, const std::vector<W> &sou
         check_size<W, 5>(&l, stride, false);
         l.kernel.size = {7, 7, 7};
         check_os<W, 7, plane_form_os>(&l);
+        check_large(&l, {7, 7, 7}, stride);
     }
 }
 
@@ -189,6 +217,27 @@ void check_scenes() {
 TEST(plane_scenes) {
     check_scenes<uint32_t>();
     check_scenes<uint64_t>();
+}
+
+// Large kernels: rows of up to 15 offsets, one size for each axis.
+template <typename W>
+static void check_large_sizes(const word_layout *layout, const std::vector<W> &source,
+                              const std::vector<W> &outputs, triple stride) {
+    emulate::seed += 1;
+    layer<W> l = layer_make(layout, {}, source, outputs);
+    for (triple size : {triple{3, 9, 15}, {15, 3, 3}, {13, 13, 13}}) {
+        check_large(&l, size, stride);
+    }
+    l.outputs = planes_some(l.outputs, 7);
+    l.count = (int32_t)l.outputs.size() - 1;
+    check_large(&l, {9, 9, 9}, stride);
+}
+
+TEST(plane_large_kernels) {
+    for (scenes_kind kind : {scenes_scattered, scenes_walls_z, scenes_dense}) {
+        planes_scene<uint32_t>(kind, 400, check_large_sizes<uint32_t>);
+        planes_scene<uint64_t>(kind, 130, check_large_sizes<uint64_t>);
+    }
 }
 
 TEST(plane_counts) {

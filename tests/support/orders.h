@@ -6,6 +6,7 @@
 
 #include "memory.h"
 
+#include "../../spira/map.h"
 #include "../../spira/order.h"
 
 // ---- kernel maps --------------------------------------------------------------------------------
@@ -94,25 +95,24 @@ inline order_scene order_scene_make(random_state *random, spira::triple size, in
 
 // Whether a scene's map has a compact form.
 inline bool order_scene_can_be_compact(const order_scene *s) {
-    return spira::compact_takes(&s->kernel) &&
+    return spira::compact_has(&s->kernel) &&
            order_scene_columns(s) == spira::kernel_volume(&s->kernel);
 }
 
 // Makes the compact form. The sources of a row of offsets become neighbours.
 inline void order_scene_compact(order_scene *s) {
-    const int K = s->kernel.size.x, plane = K * K;
-    s->compact.assign((size_t)spira::compact_total(K, s->capacity), 12345); // looks real
-    for (int64_t i = 0; i < (int64_t)s->count * K; ++i) {
-        int32_t *taps = s->map.data() + i * plane, next = -1;
-        for (int c = 0; c < plane; ++c) {
-            next = c % K ? next : -1;
+    const int volume = spira::kernel_volume(&s->kernel), size = s->kernel.size.z;
+    s->compact.assign((size_t)spira::compact_numbers(&s->kernel, s->capacity), 12345); // looks real
+    for (int32_t i = 0; i < s->count; ++i) {
+        int32_t *taps = s->map.data() + (int64_t)i * volume, next = -1;
+        for (int c = 0; c < volume; ++c) {
+            next = c % size ? next : -1;
             if (taps[c] >= 0) {
                 taps[c] = next < 0 ? taps[c] : next;
                 next = taps[c] + 1;
             }
         }
-        const int64_t at = spira::compact_at(K, s->capacity, (int)(i % K), (int32_t)(i / K));
-        CHECK(spira::compact_record_put(taps, K, s->compact.data() + at));
+        CHECK(spira::map_compact_put(&s->kernel, taps, s->capacity, i, s->compact.data()));
     }
 }
 
