@@ -10,7 +10,7 @@
 // A call compiles only the kernels that it can launch. The kernels are in index/:
 //   map_search.cuh          any kernel size, any form
 //   plane_map.cuh           cubes of size 2, 3, 5 and 7: os; of 3 and 5 also half, near and compact
-//   map_large.cuh           the compact form of large kernels
+//   map_large.cuh           the compact form of large kernels: odd sizes, over 125 offsets
 //   map_lists.cuh           pair lists of any kernel size: count, scan (map_starts.cuh), move
 //   map_cube.cuh            pair lists of cubes of size 3 and 5: search and count
 //   map_cube_move.cuh       the last step of map_cube.cuh

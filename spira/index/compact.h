@@ -10,8 +10,8 @@
 //   has    bit c: offset c of the plane (offset plane * K * K + c of the kernel) has a source
 //
 // Large kernels have a compact form of their own, in two parts: for each row of offsets a pair of
-// numbers [begin, has], has with a bit for each offset of the row; and for each plane its fold, nine
-// bits, which tell the directions in which the plane has a source (compact_fold).
+// numbers [begin, has], has with a bit for each offset of the row; and for each plane its fold,
+// nine bits, which tell the directions in which the plane has a source (compact_fold).
 #ifndef SPIRA_INDEX_COMPACT_H
 #define SPIRA_INDEX_COMPACT_H
 

@@ -22,7 +22,11 @@ enum {
 
 // Thread blocks of a multiprocessor that the kernel has shared memory for, and registers.
 SPIRA_BOTH constexpr int map_large_blocks(int word) {
-    return word > 4 ? 7 : 9;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    return word > 4 ? 5 : 6;
+#else
+    return word > 4 ? 6 : 9;
+#endif
 }
 
 // What a warp has in shared memory.
@@ -51,15 +55,14 @@ SPIRA_DEVICE void map_large_find(const map_large_search<W> &search, W output, in
         key[r] = away + (uint32_t)min(y + r, walk.size_y - 1) * step_y;
         at[r] = word < key[r] ? second : window.words;
     }
-    plane_walk<plane_steps_most(map_large_size) - 2, map_large_ahead>(at, key,
-                                                                      window.length.steps);
+    plane_walk<plane_steps_most(map_large_size) - 2, map_large_ahead>(at, key, window.length.steps);
 #pragma unroll
     for (int r = 0; r < map_large_ahead; ++r) {
         uint32_t bits = 0, from = at[r], last;
         do {
-            const uint32_t above[map_large_words] = {
-                search_load<0>(from) - key[r], search_load<1>(from) - key[r],
-                search_load<2>(from) - key[r]};
+            const uint32_t above[map_large_words] = {search_load<0>(from) - key[r],
+                                                     search_load<1>(from) - key[r],
+                                                     search_load<2>(from) - key[r]};
             bits |= plane_bit(above[0]) | plane_bit(above[1]) | plane_bit(above[2]);
             last = above[map_large_words - 1];
             from += map_large_words * (uint32_t)sizeof(uint32_t);
@@ -104,8 +107,8 @@ SPIRA_DEVICE bool map_large_find_far(const map_large_search<W> &search, W output
     bool whole = true;
 #pragma unroll
     for (int r = 0; r < map_large_ahead; ++r) {
-        key[r] = search_anchor(search.walk, output, search.plane,
-                               min(y + r, search.walk.size_y - 1));
+        key[r] =
+            search_anchor(search.walk, output, search.plane, min(y + r, search.walk.size_y - 1));
     }
     plane_far_anchors<W, map_large_ahead, false>(search.sets, search.window, key, position);
 #pragma unroll
@@ -165,13 +168,12 @@ SPIRA_KERNEL void __launch_bounds__(32 * map_large_warps, map_large_blocks(sizeo
     pdl_launch_dependents();
     const plane_task<W> &task = plane_find_task(batch);
     map_large_shared &own = ((map_large_shared *)map_shared)[threadIdx.x / 32];
-    const int unit =
-        ((int)blockIdx.x - task.block) * map_large_warps + (int)(threadIdx.x / 32);
+    const int unit = ((int)blockIdx.x - task.block) * map_large_warps + (int)(threadIdx.x / 32);
     const int tile = unit / task.walk.size_x, plane = unit % task.walk.size_x;
     search_sets<W> sets;
     plane_outputs<W, K> queries;
-    if (tile < task.tiles && plane_tile_begin<W, K>(task, plane_tile(tile, task.tiles), &sets,
-                                                    &queries)) {
+    if (tile < task.tiles &&
+        plane_tile_begin<W, K>(task, plane_tile(tile, task.tiles), &sets, &queries)) {
         const map_large_search<W> search =
             plane_begin<W, K>(task.walk, sets, queries, plane, own.window, task.walk.size_y);
 #pragma unroll 1

@@ -20,16 +20,16 @@ enum {
 // The masks of a group pair.
 typedef uint32_t order_large_masks[2][order_large_words];
 
-// Loads the pairs of rows y .. y + order_large_ahead - 1 of a plane, of this lane's outputs; those of
-// no output (-1) and of no row have no sources.
+// Loads the pairs of rows y .. y + order_large_ahead - 1 of a plane, of this lane's outputs; those
+// of no output (-1) and of no row have no sources.
 SPIRA_DEVICE void order_load_pairs(const order_request &r, int plane, int y,
                                    const int32_t (&row)[order_items],
                                    int2 (&pair)[order_large_ahead][order_items]) {
     const triple size = r.kernel.size;
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        const int2 *from = (const int2 *)(r.compact + compact_pair_at(size, r.capacity, plane,
-                                                                      max(row[i], 0)));
+        const int2 *from =
+            (const int2 *)(r.compact + compact_pair_at(size, r.capacity, plane, max(row[i], 0)));
 #pragma unroll
         for (int j = 0; j < order_large_ahead; ++j) {
             pair[j][i] = row[i] >= 0 && y + j < size.y ? __ldg(from + y + j) : int2{0, 0};
@@ -79,9 +79,9 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(order_large_threads)
     int32_t row[order_items];
 #pragma unroll
     for (int i = 0; i < order_items; ++i) {
-        row[i] =
-            group < groups ? order_load_now(t.row + (int64_t)group * order_rows + i * 32 + lane)
-                           : -1;
+        row[i] = group < groups
+                     ? order_load_now(t.row + (int64_t)group * order_rows + i * 32 + lane)
+                     : -1;
     }
     __syncthreads();
     const bool has = __any_sync(~0u, row[0] >= 0); // outputs fill a row group from its front

@@ -8,16 +8,40 @@ namespace {
 
 enum { room = 5 }; // outputs more than there are
 
+// Whether two compact maps have the same taps.
+bool compact_same(const kernel_shape *kernel, int32_t capacity, int32_t count,
+                  const std::vector<int32_t> &got, const std::vector<int32_t> &wanted) {
+    const triple size = kernel->size;
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < (int64_t)count * size.x; ++i) {
+        const int plane = (int)(i % size.x);
+        const int32_t output = (int32_t)(i / size.x);
+        if (compact_large_takes(kernel)) {
+            const size_t fold = (size_t)compact_fold_at(size, capacity, plane, output);
+            const size_t pair = (size_t)compact_pair_at(size, capacity, plane, output);
+            wrong += got[fold] != wanted[fold];
+            for (size_t y = pair; y < pair + 2 * (size_t)size.y; y += 2) {
+                wrong += got[y + 1] != wanted[y + 1] || (got[y + 1] && got[y] != wanted[y]);
+            }
+            continue;
+        }
+        const size_t at = (size_t)compact_at(size.x, capacity, plane, output);
+        for (int c = 0; c < size.y * size.z; ++c) {
+            wrong += compact_source(&got[at], size.x, c) != compact_source(&wanted[at], size.x, c);
+        }
+    }
+    return wrong == 0;
+}
+
 // The compact form, when the source's count says `sources`.
 template <typename W>
 void check_compact(const forms_scene<W> *s, int32_t sources) {
-    const int K = s->kernel.size.x;
     std::vector<W> source = s->source, outputs = s->outputs;
     int32_t count = (int32_t)outputs.size();
     set_pad(&source, (int32_t)source.size() + room);
     set_pad(&outputs, count + room);
     const int32_t capacity = count + room;
-    std::vector<int32_t> wanted((size_t)compact_total(K, capacity));
+    std::vector<int32_t> wanted((size_t)compact_numbers(&s->kernel, capacity));
     device_status host_trouble = {}, *trouble = device_zeros<device_status>(1);
     map_forms forms = map_forms_compact(wanted.data(), &host_trouble);
     const voxel_set<W> from = {source.data(), &sources, (int32_t)source.size()};
@@ -32,14 +56,7 @@ void check_compact(const forms_scene<W> *s, int32_t sources) {
     std::vector<int32_t> got(wanted.size());
     device_copy_out(got.data(), compact, (int64_t)got.size());
     CHECK_EQUAL(device_value(trouble).flags, host_trouble.flags);
-    int64_t wrong = 0;
-    for (int64_t i = 0; i < (int64_t)count * K * K * K; ++i) {
-        const int64_t at =
-            compact_at(K, capacity, (int)(i / (K * K) % K), (int32_t)(i / (K * K * K)));
-        wrong += compact_source(&got[(size_t)at], K, (int)(i % (K * K))) !=
-                 compact_source(&wanted[(size_t)at], K, (int)(i % (K * K)));
-    }
-    CHECK_EQUAL(wrong, 0);
+    CHECK(compact_same(&s->kernel, capacity, count, got, wanted));
     guarded_finish();
 }
 
@@ -66,7 +83,7 @@ void check_plane(const word_layout *layout, const std::vector<W> &source,
                  const std::vector<W> &outputs, triple stride) {
     for_wishes(layout, source, outputs, stride, [](const forms_scene<W> *s, forms_wish wish) {
         check_wish(s, wish, room);
-        if (wish.pairs) {
+        if (wish.pairs || compact_large_takes(&s->kernel)) {
             check_compact(s, (int32_t)s->source.size());
         }
         if (wish.pairs && s->same) {
@@ -92,7 +109,7 @@ void check_negative_sources(const word_layout *layout, const std::vector<W> &sou
             CHECK_OK(layer_build(&d, stream_get()));
             check_layer(&d.l, &wanted, "negative count");
             guarded_finish();
-            if (wish.pairs) {
+            if (wish.pairs || compact_large_takes(&s->kernel)) {
                 check_compact(s, sources);
             }
         }
