@@ -3,6 +3,7 @@
 #include "../support/reference.h"
 
 #include "../../spira/map.h"
+#include "../../spira/order.h"
 
 #include <algorithm>
 #include <vector>
@@ -109,6 +110,59 @@ TEST(compact_maps_on_the_host) {
     }
 }
 
+// Large kernels: pairs that have the taps of the plain map, and folds that have its directions.
+TEST(compact_maps_of_large_kernels) {
+    random_state random = random_make(3);
+    const word_layout layout =
+        reference_layout<uint32_t>({0, 0, 0}, {63, 63, 63}, 1, {2, 2, 2}, {14, 14, 14});
+    std::vector<uint32_t> words;
+    for (int i = 0; i < 120; ++i) {
+        auto at = [&] { return 2 * random_int(&random, 0, 11); };
+        words.push_back(word_pack<uint32_t>(&layout, {0, at(), at(), at()}));
+    }
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    int32_t count = (int32_t)words.size();
+    const int32_t capacity = count + 1;
+    words.push_back(word_none<uint32_t>());
+    const voxel_set<uint32_t> set = {words.data(), &count, capacity};
+    const order_numbers numbers = order_numbers_make();
+    for (triple size : {triple{7, 7, 7}, {3, 5, 15}, {13, 13, 13}}) {
+        const kernel_shape kernel = {size, {1, 1, 1}, {2, 2, 2}, false};
+        const int volume = kernel_volume(&kernel), plane = size.y * size.z;
+        REQUIRE(compact_large_takes(&kernel) && !compact_takes(&kernel));
+        device_status trouble = {};
+        std::vector<int32_t> map((size_t)(capacity * volume));
+        std::vector<int32_t> compact((size_t)compact_numbers(&kernel, capacity), 12345);
+        const map_forms forms = map_forms_compact(compact.data(), &trouble);
+        REQUIRE_OK(map_build_host(&layout, &kernel, set, set, map.data()));
+        REQUIRE_OK(map_build_forms_host(&layout, &kernel, set, set, &forms));
+        CHECK_EQUAL(trouble.flags, 0u);
+        int wrong = 0;
+        for (int i = 0; i < count * size.x; ++i) {
+            const int output = i / size.x, x = i % size.x;
+            uint32_t directions = 0;
+            for (int c = 0; c < plane; ++c) {
+                const int k = x * plane + c, tap = map[(size_t)(output * volume + k)];
+                const int64_t row = compact_pair_at(size, capacity, x, output) + c / size.z * 2;
+                const int32_t begin = compact[(size_t)row];
+                const uint32_t has = (uint32_t)compact[(size_t)row + 1];
+                const uint32_t before = has & ((1u << c % size.z) - 1);
+                const int32_t own = has >> c % size.z & 1 ? begin + count_bits(before) : -1;
+                wrong += own != tap;
+                directions |= tap >= 0 ? 1u << order_direction(&kernel, &numbers, k) : 0;
+            }
+            const int64_t fold = compact_fold_at(size, capacity, x, output);
+            const int side = (x >= size.x / 2) + (x > size.x / 2);
+            for (int k = 0; k < 9; ++k) {
+                const bool has = directions >> numbers.number[9 * side + k] & 1;
+                wrong += has != ((uint32_t)compact[(size_t)fold] >> k & 1);
+            }
+        }
+        CHECK_EQUAL(wrong, 0);
+    }
+}
+
 TEST(compact_forms_are_checked) {
     word_layout layout =
         reference_layout<uint32_t>({0, 0, 0}, {31, 31, 31}, 1, {1, 1, 1}, {8, 8, 8});
@@ -127,7 +181,7 @@ TEST(compact_forms_are_checked) {
     auto nothing = [](map_forms *) {};
     CHECK_OK(start(kernel_cube(3, 1), nothing));
     CHECK_OK(start(kernel_cube(5, 1), nothing));
-    for (int size : {1, 2, 4}) {
+    for (int size : {1, 2, 4, 6}) {
         CHECK_STATUS(start(kernel_cube(size, 1), nothing), status_unsupported);
     }
     kernel_shape bad = kernel_cube(3, 1);
