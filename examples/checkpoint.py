@@ -72,6 +72,7 @@ converted: whether sets, strides and padding agree is for the network's table to
 """
 import argparse
 import json
+import math
 import os
 import pickle
 import struct
@@ -128,16 +129,20 @@ def read_safetensors(path):
     require(len(data) >= 8, f"{path}: cut short")
     start = 8 + struct.unpack_from("<Q", data)[0]
     require(start <= len(data), f"{path}: the header is cut short")
+    try:
+        header = json.loads(data[8:start])
+        places = {name: (about["dtype"], about["shape"], *about["data_offsets"])
+                  for name, about in header.items() if name != "__metadata__"}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise Fault(f"{path}: its header is damaged")
     tensors = {}
-    for name, about in json.loads(data[8:start]).items():
-        if name == "__metadata__":
-            continue
-        require(about["dtype"] in types, f"{path}: {name}: type {about['dtype']} is not read")
-        begin, end = about["data_offsets"]
+    for name, (kind, shape, begin, end) in places.items():
+        require(kind in types, f"{path}: {name}: type {kind} is not read")
         require(0 <= begin <= end <= len(data) - start, f"{path}: {name}: cut short")
-        array = np.frombuffer(data[start + begin:start + end], types[about["dtype"]])
-        array = from_bf16(array) if about["dtype"] == "BF16" else array
-        tensors[name] = array.reshape(about["shape"])
+        array = np.frombuffer(data[start + begin:start + end], types[kind])
+        array = from_bf16(array) if kind == "BF16" else array
+        require(array.size == math.prod(shape), f"{path}: {name}: not of its shape")
+        tensors[name] = array.reshape(shape)
     return tensors
 
 
@@ -192,6 +197,11 @@ def read_tensors(path, key):
         if path.endswith(suffix):
             require(not key, f"{path}: --key is for files of PyTorch")
             return reader(path)
+    with open(path, "rb") as file:
+        start = file.read(8)
+    require(start != MAGIC, f"{path}: a blob, which has been converted: --onnx takes it")
+    require(start[:2] == b"PK" or start[:1] == b"\x80",
+            f"{path}: neither .npz, .safetensors nor a file of PyTorch")
     return read_torch(path, key)
 
 

@@ -315,6 +315,12 @@ def check_faults():
     check(done.returncode and read("there.blob") == b"mine", "a file was overwritten")
     for name, data, arguments, words in (
             ("short.safetensors", b"\xff\0\0\0\0\0\0\0{", (), "cut short"),
+            ("wide.safetensors", b"\x4b" + bytes(7) + b'{"c.weight": {"dtype": "F32", "shape": [65536, '
+             b'9], "data_offsets": [0, 4]}}' + bytes(4), (), "c.weight: not of its shape"),
+            ("torn.safetensors", b"\x0d" + bytes(7) + b'{"c.weight": ', (), "header is damaged"),
+            ("bare.safetensors", b"\x0f" + bytes(7) + b'{"c.weight": 1}', (), "header is damaged"),
+            ("scan.pcd", b"FIELDS x y z", (), "nor a file of PyTorch"),
+            ("two.blob", b"spirablb" + bytes(32), (), "a blob, which has been converted"),
             ("none.safetensors", b"", (), "cut short"), ("text.npz", b"a = 1", (), "not an .npz"),
             ("text.npz", b"", ("--key", "net"), "--key")):
         write(name, data)
