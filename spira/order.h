@@ -171,7 +171,7 @@ SPIRA_API void order_keys_host(const order_host *h) {
     int columns = 0;
     for (int k = 0; k < kernel_volume(&r->kernel); ++k) {
         if (kernel_norm(&r->kernel, k) < r->threshold) {
-            bits[columns++] = order_bits_of(h->weights, order_direction(&r->kernel, &numbers, k));
+            bits[columns++] = order_bits_at(h->weights, &r->kernel, numbers, k);
         }
     }
     for (int32_t i = 0; i < h->count; ++i) {

@@ -10,8 +10,9 @@
 //   has    bit c: offset c of the plane (offset plane * K * K + c of the kernel) has a source
 //
 // Large kernels have a compact form of their own, in two parts: for each row of offsets a pair of
-// numbers [begin, has], has with a bit for each offset of the row; and for each plane its fold,
-// nine bits, which tell the directions in which the plane has a source (compact_fold).
+// numbers [begin, has], has with a bit for each offset of the row; and for each plane its fold:
+// nine bits tell the directions in which the plane has a source (compact_fold), five more the
+// levels (compact_levels).
 #ifndef SPIRA_INDEX_COMPACT_H
 #define SPIRA_INDEX_COMPACT_H
 
@@ -94,6 +95,16 @@ SPIRA_BOTH uint32_t compact_fold(triple size, int y, uint32_t has) {
     return ((low ? 1u : 0) | own << 1 | (high ? 4u : 0)) << 3 * side;
 }
 
+// The levels (order/key.h) of the offsets of a row: its middle, and on both sides those up to half
+// of its reach and those beyond.
+SPIRA_BOTH uint32_t compact_levels(int size, uint32_t has) {
+    const int half = size / 2, far = (half + 1) / 2;
+    const uint32_t end = (1u << (half - far)) - 1, near = (1u << far) - 1;
+    uint32_t levels = has >> half & 1 ? 4u : 0;
+    levels |= (has & end ? 1u : 0) | (has >> (half - far) & near ? 2u : 0);
+    return levels | (has >> (half + 1) & near ? 8u : 0) | (has >> (half + far + 1) ? 16u : 0);
+}
+
 // Returns the source of offset c of the record's plane, or -1.
 SPIRA_BOTH int32_t compact_source(const int32_t *record, int K, int c) {
     const uint32_t has = (uint32_t)record[K];
@@ -149,12 +160,14 @@ SPIRA_BOTH bool compact_large_put(const int32_t *taps, triple size, int32_t capa
     bool whole = true;
     for (int plane = 0; plane < size.x; ++plane) {
         int32_t *pair = map + compact_pair_at(size, capacity, plane, output);
-        uint32_t fold = 0;
+        uint32_t fold = 0, all = 0;
         for (int y = 0; y < size.y; ++y, pair += 2, taps += size.z) {
             whole = compact_pair_put(taps, size.z, pair) && whole;
             fold |= compact_fold(size, y, (uint32_t)pair[1]);
+            all |= (uint32_t)pair[1];
         }
-        map[compact_fold_at(size, capacity, plane, output)] = (int32_t)fold;
+        map[compact_fold_at(size, capacity, plane, output)] =
+            (int32_t)(fold | compact_levels(size.z, all) << 9);
     }
     return whole;
 }

@@ -128,7 +128,7 @@ SPIRA_DEVICE void map_large_put(const plane_task<W> &task, const map_large_searc
     const int first = search.queries.first + group * 32, capacity = task.outputs.capacity;
     const W output = group ? search.queries.word[1] : search.queries.word[0];
     const bool near = plane_near(search);
-    uint32_t fold = 0;
+    uint32_t fold = 0, all = 0;
     bool whole = true;
 #pragma unroll 1
     for (int y = 0; y < size.y; y += map_large_ahead) {
@@ -143,11 +143,13 @@ SPIRA_DEVICE void map_large_put(const plane_task<W> &task, const map_large_searc
             if (y + r < size.y) {
                 staged[lane * size.y + y + r] = pair[r];
                 fold |= compact_fold(size, y + r, (uint32_t)pair[r].y);
+                all |= (uint32_t)pair[r].y;
             }
         }
     }
     if (lane < rows) {
-        task.to[compact_fold_at(size, capacity, search.plane, first + lane)] = (int32_t)fold;
+        task.to[compact_fold_at(size, capacity, search.plane, first + lane)] =
+            (int32_t)(fold | compact_levels(size.z, all) << 9);
         if (!whole) {
             device_status_raise(task.trouble, device_flag_lattice, (uint32_t)(first + lane));
         }

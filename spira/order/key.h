@@ -15,8 +15,13 @@
 //   few         the columns have at most 10 directions: a bit for each of them
 //   sectors     3 x 3 x 3 kernels: a bit for each sector in which the output has a tap, the first
 //               sector's bit the highest
-//   directions  other kernels: a bit for each of the 27 directions
-// The highest number's bit of directions is the highest.
+//   directions  other kernels: a bit for each of the 27 directions, and above them five for the
+//               levels (z) on which the output has taps
+// The highest number's bit of directions is the highest of these.
+//
+// Levels. Offset (dx, dy, dz) is on the middle level of five if dz = 0, else on one beside it or,
+// if |dz| is beyond half of the kernel's reach, on one at its ends. Large kernels have taps in
+// most directions, but those of a street lie on few levels.
 //
 // Classes. With few directions, each key is a class. Otherwise a table (order/table.h) divides the
 // keys into 1024 classes that have about the same number of rows on average over many scans; a key
@@ -31,6 +36,7 @@ namespace spira {
 enum {
     order_directions = 27,
     order_sectors = 24,
+    order_levels = 5,
     order_weight_most = 254,
     order_class_bits = 10,
     order_classes = 1 << order_class_bits,
@@ -139,6 +145,17 @@ SPIRA_BOTH uint32_t order_gray_number(uint32_t rank) {
     return rank ^ rank >> 1;
 }
 
+// Returns the level of offset k: index/compact.h has the levels of a whole row (compact_levels).
+SPIRA_BOTH int order_level(const kernel_shape *kernel, int k) {
+    const int z = kernel_lattice(kernel, k).z, far = (kernel->size.z / 2 + 1) / 2;
+    return z < -far ? 0 : z < 0 ? 1 : z == 0 ? 2 : z <= far ? 3 : 4;
+}
+
+// Returns the number of an output of a map by directions.
+SPIRA_BOTH constexpr uint32_t order_level_number(uint32_t directions, uint32_t levels) {
+    return levels << order_directions | directions;
+}
+
 // ---- weights ------------------------------------------------------------------------------------
 
 // How much of a kernel's work each direction is: order_weight_most * (its columns / all columns),
@@ -181,6 +198,14 @@ SPIRA_BOTH int order_bit_of(const order_weights &w, int direction) {
 SPIRA_BOTH uint32_t order_bits_of(const order_weights &w, int direction) {
     return w.keys == order_by_sectors ? order_sectors_of(1u << direction)
                                       : 1u << order_bit_of(w, direction);
+}
+
+// Returns the bits that a tap at offset k sets in the number of an output.
+SPIRA_BOTH uint32_t order_bits_at(const order_weights &w, const kernel_shape *kernel,
+                                  const order_numbers &numbers, int k) {
+    const uint32_t bits = order_bits_of(w, order_direction(kernel, &numbers, k));
+    return w.keys == order_by_directions ? order_level_number(bits, 1u << order_level(kernel, k))
+                                         : bits;
 }
 
 // Returns what a direction adds to the weight of a group pair. number: of its outputs together

@@ -12,7 +12,7 @@ namespace spira {
 
 // ---- a wide map --------------------------------------------------------------------------------
 
-// The order_bit_of each column's direction.
+// The order_bit_of each column's direction, and above its five bits the column's level.
 typedef uint8_t order_columns[kernel_volume_max];
 
 // Fills the numbers of a wide map. Called by all threads of a block. Each warp
@@ -30,7 +30,7 @@ SPIRA_DEVICE void order_fill_columns(const order_batch &batch, const order_task 
         if (has && first / 32 % order_warps == warp) {
             const int direction = order_direction(&r.kernel, &batch.numbers, k);
             number[column + __popc(all & ((1u << lane) - 1))] =
-                (uint8_t)order_bit_of(task.weights, direction);
+                (uint8_t)(order_bit_of(task.weights, direction) | order_level(&r.kernel, k) << 5);
         }
         column += __popc(all);
     }
@@ -44,16 +44,19 @@ SPIRA_DEVICE uint32_t order_find_key(const order_task &task, int32_t row, int ro
     const int volume = task.request.layout.volume;
     const int32_t *map = task.request.map;
     const int32_t *first = map + (int64_t)(row - (int)threadIdx.x % 32) * volume;
-    uint32_t directions = 0;
+    uint32_t bits = 0;
     for (int k = 0; k < volume; k += order_word_bits) {
         const int columns = min(volume - k, (int)order_word_bits);
         uint32_t has = order_find_taps<order_lane_columns>(first, volume, rows, k, columns);
         for (; has; has &= has - 1) {
-            directions |= 1u << number[k + __ffs((int)has) - 1];
+            const uint32_t own = number[k + __ffs((int)has) - 1];
+            bits |= order_level_number(1u << own % 32, 1u << own / 32);
         }
     }
-    return order_gray_rank(task.weights.keys == order_by_sectors ? order_sectors_of(directions)
-                                                                 : directions);
+    if (task.weights.keys != order_by_directions) {
+        bits &= (1u << order_directions) - 1; // without levels
+    }
+    return order_gray_rank(task.weights.keys == order_by_sectors ? order_sectors_of(bits) : bits);
 }
 
 // ---- a compact map ------------------------------------------------------------------------------
@@ -65,6 +68,11 @@ SPIRA_BOTH uint32_t order_fold(uint32_t has) {
     has |= has >> 1 & (columns | columns << 3);
     has = (has & columns) | (has >> 1 & (columns << 1 | columns << 2));
     return (has & 7) | (has >> 10 & 7) << 3 | (has >> 15 & 7) << 6;
+}
+
+// Folds the taps of a plane of size 5 to its levels: one row.
+SPIRA_BOTH uint32_t order_fold_levels(uint32_t has) {
+    return (has | has >> 5 | has >> 10 | has >> 15 | has >> 20) & 31;
 }
 
 // Returns the directions of these offsets of a 3 x 3 x 3 kernel.
@@ -109,9 +117,11 @@ SPIRA_DEVICE void order_find_compact_keys(const order_request &r, const int32_t 
         if constexpr (K == 3) {
             key[i] = order_offsets_key(has[i][0] | has[i][1] << 9 | has[i][2] << 18);
         } else {
-            key[i] = order_gray_rank(order_directions_of(order_fold(has[i][0] | has[i][1]) |
-                                                         order_fold(has[i][2]) << 9 |
-                                                         order_fold(has[i][3] | has[i][4]) << 18));
+            const uint32_t low = has[i][0] | has[i][1], high = has[i][3] | has[i][4];
+            const uint32_t directions = order_directions_of(
+                order_fold(low) | order_fold(has[i][2]) << 9 | order_fold(high) << 18);
+            key[i] = order_gray_rank(
+                order_level_number(directions, order_fold_levels(low | has[i][2] | high)));
         }
     }
 }
@@ -121,18 +131,20 @@ template <int rows>
 SPIRA_DEVICE void order_find_large_keys(const order_request &r, const int32_t (&row)[rows],
                                         uint32_t (&key)[rows]) {
     const triple size = r.kernel.size;
-    uint32_t has[rows] = {};
+    uint32_t has[rows] = {}; // offsets of a kernel of size 3, and above them the levels
     for (int plane = 0; plane < size.x; ++plane) {
         const int side = (plane > size.x / 2) + (plane >= size.x / 2);
 #pragma unroll
         for (int i = 0; i < rows; ++i) {
             const int32_t *from = r.compact + compact_fold_at(size, r.capacity, plane, row[i]);
-            has[i] |= (uint32_t)order_load_now(from) << 9 * side;
+            const uint32_t fold = (uint32_t)order_load_now(from);
+            has[i] |= order_level_number((fold & 511) << 9 * side, fold >> 9);
         }
     }
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
-        key[i] = order_gray_rank(order_directions_of(has[i]));
+        key[i] = order_gray_rank(
+            order_level_number(order_directions_of(has[i]), has[i] >> order_directions));
     }
 }
 

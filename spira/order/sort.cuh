@@ -4,7 +4,7 @@
 // Element i of a lane is at position order_first() + i * 32. A pass ranks the elements by one digit
 // of up to 6 bits and exchanges them through shared memory: fewer passes of 8 bits would take more
 // instructions. The keys of a run differ in some 11 of 24 bits (sectors): mostly two passes, at
-// most four. Keys by directions have 27 bits: at most five.
+// most four. Keys by directions have 32 bits: at most six.
 #ifndef SPIRA_ORDER_SORT_CUH
 #define SPIRA_ORDER_SORT_CUH
 

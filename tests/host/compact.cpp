@@ -141,7 +141,7 @@ TEST(compact_maps_of_large_kernels) {
         int wrong = 0;
         for (int i = 0; i < count * size.x; ++i) {
             const int output = i / size.x, x = i % size.x;
-            uint32_t directions = 0;
+            uint32_t directions = 0, levels = 0;
             for (int c = 0; c < plane; ++c) {
                 const int k = x * plane + c, tap = map[(size_t)(output * volume + k)];
                 const int64_t row = compact_pair_at(size, capacity, x, output) + c / size.z * 2;
@@ -151,8 +151,10 @@ TEST(compact_maps_of_large_kernels) {
                 const int32_t own = has >> c % size.z & 1 ? begin + count_bits(before) : -1;
                 wrong += own != tap;
                 directions |= tap >= 0 ? 1u << order_direction(&kernel, &numbers, k) : 0;
+                levels |= tap >= 0 ? 1u << order_level(&kernel, k) : 0;
             }
             const int64_t fold = compact_fold_at(size, capacity, x, output);
+            wrong += (uint32_t)compact[(size_t)fold] >> 9 != levels;
             const int side = (x >= size.x / 2) + (x > size.x / 2);
             for (int k = 0; k < 9; ++k) {
                 const bool has = directions >> numbers.number[9 * side + k] & 1;

@@ -55,8 +55,9 @@ static int direction_place(triple d) {
     return (int)(std::find(all.begin(), all.end(), wanted) - all.begin());
 }
 
-// A number of an output, as bits: of 24 sectors or of 27 directions, the first sector the highest.
-typedef std::bitset<27> number;
+// A number of an output, as bits: of 24 sectors, the first sector the highest, or of 27 directions
+// and above them of five levels.
+typedef std::bitset<32> number;
 
 // Whether a comes before b in the reflected Gray code. The code of n bits is the code of n - 1
 // bits, then the same backwards with the highest bit set.
@@ -131,6 +132,10 @@ static order_columns_of_map columns_of(const kernel_shape *kernel, int threshold
         }
         if (!c.sectors) {
             own.bits.set((size_t)own.place);
+        }
+        if (!c.sectors && !c.few) { // the level, of five
+            const int far = (size.z / 2 + 1) / 2;
+            own.bits.set((size_t)(27 + 2 + sign(d.z) * (abs(d.z) > far ? 2 : 1)));
         }
         c.all.push_back(own);
     }
@@ -217,8 +222,8 @@ static int64_t group_faults(const int32_t *map, const std::vector<int32_t> &orde
 }
 
 // The group pairs that have outputs: heavier ones first, then the lower number, in scopes of 4096;
-// nothing is written past them. Each direction all of whose bits are in the pair's numbers weighs
-// its share of the columns.
+// nothing is written past them. Each direction all of whose bits, but that of its level, are in the
+// pair's numbers weighs its share of the columns.
 static int64_t schedule_faults(const kernel_shape *kernel, int threshold, int32_t count,
                                const order_layout *t) {
     const std::vector<column> columns = columns_of(kernel, threshold).all;
@@ -234,7 +239,7 @@ static int64_t schedule_faults(const kernel_shape *kernel, int threshold, int32_
         }
         std::map<int, int64_t> lie; // columns of the directions that weigh
         for (const column &c : columns) {
-            lie[c.place] += (c.bits & ~all).none();
+            lie[c.place] += (c.bits & ~all & number((1u << 27) - 1)).none(); // without levels
         }
         int64_t weight = 0;
         for (const auto &d : lie) {

@@ -188,6 +188,7 @@ TEST(order_kernels_keys) {
     for (int c = 0; c < 25; ++c) {
         const int y = c / 5, z = c % 5, side[] = {0, 0, 1, 2, 2};
         CHECK_EQUAL(order_fold(1u << c), 1u << (side[y] * 3 + side[z]));
+        CHECK_EQUAL(order_fold_levels(1u << c), 1u << z);
         CHECK_EQUAL(order_fold(1u << c | 1u << 12), 1u << (side[y] * 3 + side[z]) | 1u << 4);
     }
 }
