@@ -132,6 +132,7 @@ SPIRA_DEVICE void order_find_large_keys(const order_request &r, const int32_t (&
                                         uint32_t (&key)[rows]) {
     const triple size = r.kernel.size;
     uint32_t has[rows] = {}; // offsets of a kernel of size 3, and above them the levels
+#pragma unroll 1
     for (int plane = 0; plane < size.x; ++plane) {
         const int side = (plane > size.x / 2) + (plane >= size.x / 2);
 #pragma unroll
