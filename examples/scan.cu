@@ -157,6 +157,10 @@ static void print_reading(const scan::scan_cloud *cloud) {
         printf("origin: %.0f %.0f %.0f m, taken away from all points\n", cloud->origin[0],
                cloud->origin[1], cloud->origin[2]);
     }
+    if (cloud->rounded) {
+        printf("far off: %lld of %lld points lie more than 131 km from the others: outliers?\n",
+               (long long)cloud->rounded, (long long)cloud->rows);
+    }
     if (cloud->dropped || cloud->zeroed) {
         printf("no return: %lld rows are left out; %lld other values are not finite, and 0 now\n",
                (long long)cloud->dropped, (long long)cloud->zeroed);

@@ -24,7 +24,8 @@
 //
 // Coordinates are read as double. Where they lie more than 8192 m from 0 (maps in UTM), a multiple
 // of 100 m is taken away before they become float, whose steps would be millimetres there and half
-// a metre at 5,000 km.
+// a metre at 5,000 km. It is near the least of them, or near their median where a few lie far from
+// the rest: rows at 0, 0, 0 among others in UTM.
 #ifndef SPIRA_EXAMPLES_SCAN_FILE_H
 #define SPIRA_EXAMPLES_SCAN_FILE_H
 
@@ -48,6 +49,7 @@ struct scan_cloud {
     bool intensity;        // column 3 is the intensity
     float intensity_scale; // brings it to 0 .. 1; 0 is read as 1
     int64_t dropped;       // rows whose x, y or z is no finite number: no return; they are left out
+    int64_t rounded;       // rows so far from the origin that float has steps of centimetres there
     int64_t zeroed;        // values of further columns that are not finite: they are 0
     int64_t *source;       // [rows] the row of the file; null if none was dropped
 };
@@ -259,6 +261,25 @@ SPIRA_API bool scan_row_returned(const table *t, const scan_order *order, int64_
            isfinite(table_value(t, row, order->column[2]));
 }
 
+// Metres from the origin within which float has steps of 8 mm and less.
+constexpr double scan_reach = 131072;
+
+// The median of a column of the rows to keep, or up to 100 m less; it lies between lo and hi.
+SPIRA_API double scan_points_median(const table *t, const scan_order *order, int column, double lo,
+                                    double hi) {
+    while (hi - lo > 100) {
+        const double middle = lo + (hi - lo) / 2;
+        int64_t below = 0, all = 0;
+        for (int64_t row = 0; row < t->rows; ++row) {
+            const bool kept = scan_row_returned(t, order, row);
+            below += kept && table_value(t, row, order->column[column]) < middle;
+            all += kept;
+        }
+        (2 * below < all ? lo : hi) = middle;
+    }
+    return lo;
+}
+
 // Finds the rows to keep, the origin, and the scale of the intensity.
 SPIRA_API void scan_points_measure(const table *t, const scan_order *order, bool exact,
                                    scan_cloud *out) {
@@ -283,7 +304,10 @@ SPIRA_API void scan_points_measure(const table *t, const scan_order *order, bool
     out->dropped = t->rows - kept;
     for (int a = 0; a < 3 && !exact; ++a) {
         const bool far_off = lo[a] < -8192 || hi[a] > 8192;
-        out->origin[a] = far_off ? floor(lo[a] / 100) * 100 : 0;
+        const double extent = hi[a] - lo[a]; // what lies beyond 10^9 m is refused later
+        const bool wide = far_off && extent > scan_reach && extent <= 2e9;
+        const double low = wide ? scan_points_median(t, order, a, lo[a], hi[a]) : lo[a];
+        out->origin[a] = far_off ? floor(low / 100) * 100 : 0;
     }
     out->intensity = order->intensity;
     out->intensity_scale = lo[3] < 0 || hi[3] <= 1 ? 1.0f
@@ -301,17 +325,20 @@ SPIRA_API spira::status scan_points_fill(const char *path, const table *t, const
             continue;
         }
         float *point = out->points + to * out->columns;
+        bool rounded = false;
         for (int c = 0; c < order->columns; ++c) {
             const double v = table_value(t, row, order->column[c]);
             SCAN_REQUIRE(c >= 3 || fabs(v) <= 1e9, why, spira::status_not_finite, path,
                          "row %lld: %g along %c is no coordinate in metres (an outlier?)",
                          (long long)row, v, "xyz"[c]);
+            rounded = rounded || (c < 3 && fabs(v - out->origin[c]) > scan_reach);
             point[c] = (float)(c < 3 ? v - out->origin[c] : v);
             if (!spira::float_is_finite(point[c])) {
                 point[c] = 0;
                 ++out->zeroed;
             }
         }
+        out->rounded += rounded;
         if (out->source) {
             out->source[to] = row;
         }

@@ -5,7 +5,9 @@
 
 #include "../../examples/scan_file.h"
 
+#include <array>
 #include <math.h>
+#include <set>
 #include <string>
 #include <sys/stat.h>
 #include <vector>
@@ -402,7 +404,20 @@ TEST(scan_keeps_what_lies_far_off_apart) {
             right = right && (int)floorf(cloud.points[3 * i + a] / 0.1f) == want[a];
         }
     }
-    CHECK(right);
+    CHECK(right && cloud.rounded == 0);
+    scan_free(&cloud);
+    // The same with a row of zeros, which is far from all others.
+    const bytes zeros = row<double>({0, 0, 0}) + data;
+    REQUIRE(take("zeros.npy", npy_of("<f8", "(13825, 3)", zeros), &options, &cloud, &why, &s));
+    CHECK(cloud.rounded == 1 && fabs(cloud.origin[0] - 499900) <= 100 &&
+          fabs(cloud.origin[1] - 5399900) <= 100);
+    std::set<std::array<int, 3>> voxels;
+    for (int64_t i = 1; i < cloud.rows; ++i) {
+        const float *p = cloud.points + 3 * i;
+        voxels.insert(
+            {(int)floorf(p[0] / 0.1f), (int)floorf(p[1] / 0.1f), (int)floorf(p[2] / 0.1f)});
+    }
+    CHECK(voxels.size() == 13824);
     scan_free(&cloud);
     scan_options exact = {};
     exact.exact = true;
