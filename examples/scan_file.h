@@ -25,7 +25,7 @@
 // Coordinates are read as double. Where they lie more than 8192 m from 0 (maps in UTM), a multiple
 // of 100 m is taken away before they become float, whose steps would be millimetres there and half
 // a metre at 5,000 km. It is near the least of them, or near their median where a few lie far from
-// the rest: rows at 0, 0, 0 among others in UTM.
+// the rest: rows at 0, 0, 0 among others in UTM, or 65,535 m around a sensor.
 #ifndef SPIRA_EXAMPLES_SCAN_FILE_H
 #define SPIRA_EXAMPLES_SCAN_FILE_H
 
@@ -305,9 +305,10 @@ SPIRA_API void scan_points_measure(const table *t, const scan_order *order, bool
     for (int a = 0; a < 3 && !exact; ++a) {
         const bool far_off = lo[a] < -8192 || hi[a] > 8192;
         const double extent = hi[a] - lo[a]; // what lies beyond 10^9 m is refused later
-        const bool wide = far_off && extent > scan_reach && extent <= 2e9;
+        const bool wide = far_off && extent > 16384 && extent <= 2e9;
         const double low = wide ? scan_points_median(t, order, a, lo[a], hi[a]) : lo[a];
-        out->origin[a] = far_off ? floor(low / 100) * 100 : 0;
+        const bool around = wide && fabs(low) <= 8192; // most points lie around 0
+        out->origin[a] = far_off && !around ? floor(low / 100) * 100 : 0;
     }
     out->intensity = order->intensity;
     out->intensity_scale = lo[3] < 0 || hi[3] <= 1 ? 1.0f

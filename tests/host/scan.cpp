@@ -419,6 +419,10 @@ TEST(scan_keeps_what_lies_far_off_apart) {
     }
     CHECK(voxels.size() == 13824);
     scan_free(&cloud);
+    const bytes sensor = "-50 1 2\n1 50 3\n2 -3 1\n65535 65535 65535\n";
+    REQUIRE(take("sensor.xyz", sensor, &options, &cloud, &why, &s));
+    CHECK(cloud.origin[0] == 0 && cloud.origin[1] == 0 && cloud.points[0] == -50);
+    scan_free(&cloud);
     scan_options exact = {};
     exact.exact = true;
     REQUIRE(take("utm.npy", npy_of("<f8", "(13824, 3)", data), &exact, &cloud, &why, &s));
