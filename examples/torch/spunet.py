@@ -30,8 +30,10 @@ def modules(pairs):
     return sequence
 
 
-def norm_relu(norm, x, residual=None):
-    """A batch norm, an addition and a ReLU; spira.pytorch has them as one operator."""
+def conv_norm_relu(conv, norm, x, residual=None):
+    """A convolution, a batch norm, an addition and a ReLU; spira.pytorch has a function of its
+    own."""
+    x = conv(x)
     y = norm(x.features)
     return x.replace_feature(torch.relu(y if residual is None else y + residual.features))
 
@@ -56,12 +58,12 @@ class Block(nn.Module):
         self.conv2 = library.SubMConv3d(cout, cout, kernel_size=3, padding=1, bias=False,
                                         indice_key=key)
         self.bn2 = norm(cout)
-        self.norm_relu = getattr(library, "norm_relu", norm_relu)
+        self.run = getattr(library, "conv_norm_relu", conv_norm_relu)
 
     def forward(self, x):
         shortcut = x if self.proj is None else self.proj(x)
-        y = self.norm_relu(self.bn1, self.conv1(x))
-        return self.norm_relu(self.bn2, self.conv2(y), shortcut)
+        y = self.run(self.conv1, self.bn1, x)
+        return self.run(self.conv2, self.bn2, y, shortcut)
 
 
 class SpUNet(nn.Module):

@@ -175,6 +175,81 @@ def test_eval_mode_is_watched():
         close(spconv.norm_relu(norm, x).features, torch.relu(norm(x.features)))
 
 
+class Around(nn.Module):
+    """Each kind of layer with a norm behind it. apart: module by module."""
+
+    def __init__(self):
+        super().__init__()
+
+        def stack(conv, relu=True):
+            norm = nn.BatchNorm1d(conv.out_channels, eps=1e-3)
+            return spconv.SparseSequential(conv, norm, *[nn.ReLU()] * relu)
+
+        self.first = stack(spconv.SubMConv3d(8, 24, 3, indice_key="a"))
+        self.down = stack(spconv.SparseConv3d(24, 32, 2, 2, bias=False, indice_key="d"))
+        self.point = stack(spconv.SubMConv3d(32, 32, 1), relu=False)
+        self.up = stack(spconv.SparseInverseConv3d(32, 24, 2, indice_key="d"))
+        self.groups = stack(spconv.SubMConv3d(24, 24, 3, groups=2, indice_key="a"))
+        self.conv, self.norm = spconv.SubMConv3d(24, 24, 3, indice_key="a"), nn.BatchNorm1d(24)
+
+    def forward(self, x, apart=False):
+        for part in (self.first, self.down, self.point, self.up, self.groups):
+            x = part(x) if not apart else part[0](x)
+            if apart:
+                x = x.replace_feature(part[1](x.features))
+                x = spconv.SparseSequential(*list(part)[2:])(x)
+        if not apart:
+            return spconv.conv_norm_relu(self.conv, self.norm, x, x)
+        y = self.conv(x)
+        return y.replace_feature(torch.relu(self.norm(y.features) + x.features))
+
+
+@contextlib.contextmanager
+def counted_calls():
+    """How often a convolution applied a norm."""
+    calls, op = [], spira.layers.conv_norm_op
+    spira.layers.conv_norm_op = lambda *arguments: calls.append(1) or op(*arguments)
+    try:
+        yield calls
+    finally:
+        spira.layers.conv_norm_op = op
+
+
+def test_convolutions_apply_norms():
+    """In eval mode without gradients: each kind of layer, as module by module; what changes in place
+    between two calls counts; with gradients or hooks the modules are called."""
+    scene = Scene(channels=8)
+    rows = len(scene.indices)
+    for padding, kind, bound in ((0, torch.float32, 2e-5), (0, torch.float16, 5e-3),
+                                 (9, torch.float32, 2e-5), (9, torch.bfloat16, 4e-2)):
+        net = cases.randomize_norms(Around()).to(DEVICE).eval()
+        net = spconv.convert_batchnorm(net) if padding else net
+        f, i, count = spconv.pad(scene.features.to(kind), scene.indices, rows + padding)
+        x = spconv.SparseConvTensor(f.to(DEVICE), i.to(DEVICE), scene.shape, 2,
+                                    count=count.to(DEVICE) if padding else None)
+        plain = 0 if padding or kind in HALVES else 1 # PyTorch multiplies the point's rows
+        with torch.no_grad(), counted_calls() as calls:
+            y = net(x).features
+            assert len(calls) == 6 - plain
+            close(y, net(x, apart=True).features, bound, "modules")
+            assert not y[rows:].any(), "rows behind the count"
+            net.conv.weight.mul_(-1), net.norm.running_var.add_(0.5), net.norm.bias.add_(1)
+            assert not net(x).features.equal(y)
+            close(net(x).features, net(x, apart=True).features, bound, "changed")
+            calls.clear()
+            hook = net.first[0].register_forward_hook(lambda *_: None)
+            close(net(x).features, net(x, apart=True).features, bound, "hook")
+            hook.remove()
+            assert len(calls) == 5 - plain
+            calls.clear()
+        with counted_calls() as calls:
+            followed = net(x).features
+            assert followed.requires_grad and not calls
+            close(followed[:rows], net(x, apart=True).features[:rows], bound, "gradients")
+            net.train()(x)
+            assert not calls
+
+
 # ---- rows that are made again -------------------------------------------------------------------
 
 @contextlib.contextmanager

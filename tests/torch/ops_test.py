@@ -747,6 +747,9 @@ def test_opcheck():
     grad = random_like((case.count, 6), 3).to(DEVICE)
     check(ops.conv_backward.default, (grad, x.detach(), w.detach(), back, pairs, n, m, kernel,
                                       flags, mask))
+    vectors = [random_like((6,), i).to(DEVICE).abs() for i in range(4)]
+    check(ops.conv_norm_eval.default, (x.detach(), w.detach(), None, layout, m, case.count, kernel,
+                                       flags, None, *vectors, 1e-3, True))
 
 
 def test_opcheck_of_norms():

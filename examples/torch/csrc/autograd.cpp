@@ -677,10 +677,11 @@ TORCH_LIBRARY_IMPL(spira, Autograd, m) {
     m.impl("pool", &pool_autograd);
     m.impl("pool_global", &pool_global_autograd);
     m.impl("dense", &dense_autograd);
-    // Of integers: the dispatcher's default for operators without gradients costs a microsecond.
-    for (const char *name :
-         {"voxelize", "expand", "unpack", "repack", "choose", "choose_largest", "find_rows",
-          "unite", "curve", "around", "lists", "map_table", "map_layout", "map_pairs"}) {
+    // Of integers, or for callers without gradients: the dispatcher's default for operators that
+    // have none costs a microsecond.
+    for (const char *name : {"voxelize", "expand", "unpack", "repack", "choose", "choose_largest",
+                             "find_rows", "unite", "curve", "around", "lists", "map_table",
+                             "map_layout", "map_pairs", "norm_eval", "conv_norm_eval"}) {
         m.impl(name, torch::CppFunction::makeFallthrough());
     }
 }

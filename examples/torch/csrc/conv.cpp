@@ -17,6 +17,7 @@ struct layer {
     spira::conv_shape shape;
     spira::grad_order mirrors;
     int groups;            // above 1 all maps are tables, on both devices, and so are the pairs
+    Tensor norm;           // of conv_norm_eval: scale and shift, [2, cout]; behind the bias
     Tensor residual;       // of conv_eval; added before
     spira::activation act; // this
     Tensor packed;         // of conv_pack, instead of the weight
@@ -247,6 +248,7 @@ static Tensor conv_cuda(const layer &l, const spira::conv_shape &shape,
     job.weight_of_layer = way != weight_forward && weight_in_order(weight);
     job.weight_mirrored = way == weight_mirrored;
     job.bias = bias.defined() ? bias.data_ptr<float>() : nullptr;
+    job.norm = l.norm.defined() ? l.norm.data_ptr<float>() : nullptr;
     job.residual = l.residual.defined() ? l.residual.data_ptr() : nullptr;
     job.act = l.act;
     job.out = out.data_ptr();
@@ -408,6 +410,17 @@ Tensor conv_pack(const Tensor &weight, IntArrayRef kernel, at::ScalarType type) 
 #endif
 }
 
+// A residual, of the type of the features, for conv_run.
+static void layer_residual(layer *l, const optional<Tensor> &residual, const Tensor &features,
+                           int64_t rows) {
+    if (residual) {
+        require_rows(*residual, "residual", rows, l->shape.cout);
+        require_device(*residual, "residual", features, "features");
+        require_type(*residual, "residual", features.scalar_type());
+        l->residual = residual->contiguous();
+    }
+}
+
 Tensor conv_eval(const Tensor &features, const Tensor &weight, const optional<Tensor> &packed,
                  const optional<Tensor> &bias, const optional<Tensor> &residual,
                  const optional<Tensor> &map, const Tensor &count, int64_t rows, IntArrayRef kernel,
@@ -420,12 +433,24 @@ Tensor conv_eval(const Tensor &features, const Tensor &weight, const optional<Te
     }
     SPIRA_CHECK(rows >= 1 && features.size(0) >= 1, "features: ", features.sizes(), ", no rows");
     l.act = activation_of(act);
-    if (residual) {
-        require_rows(*residual, "residual", rows, l.shape.cout);
-        require_device(*residual, "residual", features, "features");
-        require_type(*residual, "residual", features.scalar_type());
-        l.residual = residual->contiguous();
+    layer_residual(&l, residual, features, rows);
+    return conv_run(l, features, weight, bias, map, count, rows, flags);
+}
+
+Tensor conv_norm_eval(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
+                      const optional<Tensor> &map, const Tensor &count, int64_t rows,
+                      IntArrayRef kernel, int64_t flags, const optional<Tensor> &residual,
+                      const optional<Tensor> &norm_weight, const optional<Tensor> &norm_bias,
+                      const Tensor &mean, const Tensor &var, double eps, bool relu) {
+    layer l = layer_of(features, weight, kernel, flags);
+    if (features.is_cpu() || l.groups > 1 || !rows || !features.size(0)) {
+        const Tensor sums = conv_run(l, features, weight, bias, map, count, rows, flags);
+        const optional<Tensor> real = flags & flag_padded ? optional<Tensor>(count) : std::nullopt;
+        return norm_eval(sums, residual, real, norm_weight, norm_bias, mean, var, eps, relu);
     }
+    l.norm = norm_fold(features, l.shape.cout, norm_weight, norm_bias, mean, var, eps);
+    l.act = relu ? spira::activation_relu : spira::activation_none;
+    layer_residual(&l, residual, features, rows);
     return conv_run(l, features, weight, bias, map, count, rows, flags);
 }
 

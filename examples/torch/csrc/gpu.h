@@ -88,8 +88,9 @@ struct conv_job {
     bool weight_of_layer, weight_mirrored;
     const void *packed; // what conv_pack has made of the weights; null: each call packs them
     const float *bias;
+    const float *norm;     // behind the bias: scale and shift, [2, cout]; or null
     const void *residual;  // [capacity, cout], or null
-    spira::activation act; // behind both
+    spira::activation act; // behind all
     void *out;
     spira::device_status *trouble; // weights that the format cannot hold
 };

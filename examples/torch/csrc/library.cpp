@@ -51,6 +51,10 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
           "Tensor? residual, Tensor? map, Tensor count, SymInt rows, int[] kernel, int flags, "
           "int act) -> Tensor");
     m.def("conv_pack(Tensor weight, int[] kernel, ScalarType type) -> Tensor");
+    m.def("conv_norm_eval(Tensor features, Tensor weight, Tensor? bias, Tensor? map, "
+          "Tensor count, SymInt rows, int[] kernel, int flags, "
+          "Tensor? residual, Tensor? norm_weight, Tensor? norm_bias, Tensor mean, Tensor var, "
+          "float eps, bool relu) -> Tensor");
     m.def("conv_backward(Tensor grad, Tensor features, Tensor weight, Tensor? back, Tensor? pairs, "
           "Tensor source_count, Tensor count, int[] kernel, int flags, bool[3] wanted) "
           "-> (Tensor, Tensor, Tensor)");
@@ -110,6 +114,7 @@ static void implement(torch::Library &m) {
     m.impl("conv", &conv);
     m.impl("conv_eval", &conv_eval);
     m.impl("conv_pack", &conv_pack);
+    m.impl("conv_norm_eval", &conv_norm_eval);
     m.impl("conv_backward", &conv_backward);
     m.impl("permute_rows", &permute_rows);
     m.impl("join", &join);

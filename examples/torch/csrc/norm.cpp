@@ -364,6 +364,26 @@ Tensor norm_eval(const Tensor &input, const optional<Tensor> &residual,
     return norm_apply_host(c, mean, (var + eps).rsqrt());
 }
 
+Tensor norm_fold([[maybe_unused]] const Tensor &like, [[maybe_unused]] int64_t channels,
+                 const optional<Tensor> &weight, const optional<Tensor> &bias, const Tensor &mean,
+                 const Tensor &var, [[maybe_unused]] double eps) {
+#ifdef SPIRA_TORCH_CUDA
+    const Tensor both = empty_like(like, at::kFloat, {2, channels});
+    const norm_call c = norm_call_of(both, std::nullopt, std::nullopt, weight, bias, false);
+    norm_vector(mean, "running_mean", both);
+    norm_vector(var, "running_var", both);
+    const cuda_scope scope(like);
+    norm_job job = norm_job_of(c, mean, var);
+    job.var = job.invstd;
+    job.eps = (float)eps;
+    float *const scale = both.data_ptr<float>();
+    require(gpu::norm_fold(scope.info, &job, scale, scale + channels, scope.stream));
+    return both;
+#else
+    without_cuda();
+#endif
+}
+
 four norm_backward(const Tensor &out_grad, const Tensor &input, const optional<Tensor> &output,
                    const optional<Tensor> &count, const optional<Tensor> &weight,
                    const optional<Tensor> &bias, const Tensor &mean, const Tensor &invstd,

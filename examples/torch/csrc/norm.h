@@ -51,6 +51,9 @@ spira::status norm(const spira::device_info *info, const norm_job *job, float *s
                    stream_ref stream);
 // y from statistics that are known: from a mean and invstd the same bits as norm wrote.
 spira::status norm_apply(const spira::device_info *info, const norm_job *job, stream_ref stream);
+// Of a norm by running statistics: y = x * scale + shift. Reads weight, bias, mean, var and eps.
+spira::status norm_fold(const spira::device_info *info, const norm_job *job, float *scale,
+                        float *shift, stream_ref stream);
 spira::status norm_backward(const spira::device_info *info, const norm_job *job, float *slots,
                             stream_ref stream);
 

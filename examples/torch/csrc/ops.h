@@ -73,6 +73,12 @@ Tensor conv_eval(const Tensor &features, const Tensor &weight, const optional<Te
                  const optional<Tensor> &map, const Tensor &count, int64_t rows, IntArrayRef kernel,
                  int64_t flags, int64_t act);
 Tensor conv_pack(const Tensor &weight, IntArrayRef kernel, at::ScalarType type);
+// conv, and norm_eval of its rows: on a GPU the convolution applies the norm itself. No gradients.
+Tensor conv_norm_eval(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
+                      const optional<Tensor> &map, const Tensor &count, int64_t rows,
+                      IntArrayRef kernel, int64_t flags, const optional<Tensor> &residual,
+                      const optional<Tensor> &norm_weight, const optional<Tensor> &norm_bias,
+                      const Tensor &mean, const Tensor &var, double eps, bool relu);
 std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &grad, const Tensor &features,
                                                  const Tensor &weight, const optional<Tensor> &back,
                                                  const optional<Tensor> &pairs,
@@ -134,6 +140,10 @@ Tensor norm_eval(const Tensor &input, const optional<Tensor> &residual,
                  const optional<Tensor> &count, const optional<Tensor> &weight,
                  const optional<Tensor> &bias, const Tensor &mean, const Tensor &var, double eps,
                  bool relu);
+
+// Of a norm by running statistics, on a GPU: y = x * scale + shift. [2, channels], fp32.
+Tensor norm_fold(const Tensor &like, int64_t channels, const optional<Tensor> &weight,
+                 const optional<Tensor> &bias, const Tensor &mean, const Tensor &var, double eps);
 std::tuple<Tensor, Tensor, Tensor, Tensor>
 norm_backward(const Tensor &grad, const Tensor &input, const optional<Tensor> &output,
               const optional<Tensor> &count, const optional<Tensor> &weight,

@@ -10,6 +10,7 @@ from .sets import VoxelSet
 
 ops = torch.ops.spira
 conv_op = ops.conv.default
+conv_norm_op = ops.conv_norm_eval.default
 
 # Whether convolutions of fp32 features round their operands to tf32 on the GPU. The default is
 # exact fp32.
@@ -33,14 +34,17 @@ PADDED, TF32, EXCHANGED, AGAIN = 1, 2, 4, 8  # flags of the operators (csrc/conv
 GROUPS = 20                                   # the bits from here on: groups
 
 
+def autocast_type(features):
+    """The type that autocast asks of features, if it is on; otherwise their own."""
+    kind = "cuda" if features.is_cuda else features.device.type
+    on = torch.is_autocast_enabled(kind) and features.is_floating_point()
+    return torch.get_autocast_dtype(kind) if on else features.dtype
+
+
 def autocast(features):
     """Features in the type that autocast asks for, if it is on."""
-    kind = "cuda" if features.is_cuda else features.device.type
-    if torch.is_autocast_enabled(kind):
-        wanted = torch.get_autocast_dtype(kind)
-        if features.dtype != wanted and features.is_floating_point():
-            return features.to(wanted)
-    return features
+    wanted = autocast_type(features)
+    return features if features.dtype == wanted else features.to(wanted)
 
 
 def check_features(features, voxels):
@@ -88,14 +92,28 @@ def conv(features, weight, bias, kmap, groups=1):
     of_weight = gradients and weight.requires_grad
     if is_compiling():
         rest = conv_rest(kmap, features, weight, of_features, of_weight, False, groups)
-    else: # what is known for a key has been checked
-        key = (features.shape, features.dtype, features.device, weight.shape[0], of_features,
-               of_weight, recompute, allow_tf32, groups)
-        rest = kmap.known.get(key)
-        if rest is None:
-            rest = conv_rest(kmap, features, weight, of_features, of_weight, recompute, groups)
-            kmap.known[key] = rest
+    else:
+        rest = conv_known(kmap, features, weight, of_features, of_weight, groups)
     return conv_op(features, weight, bias, *rest)
+
+
+def conv_known(kmap, features, weight, of_features, of_weight, groups):
+    """conv_rest, kept by the map: what is known for a key has been checked."""
+    key = (features.shape, features.dtype, features.device, weight.shape[0], of_features,
+           of_weight, recompute, allow_tf32, groups)
+    rest = kmap.known.get(key)
+    if rest is None:
+        rest = conv_rest(kmap, features, weight, of_features, of_weight, recompute, groups)
+        kmap.known[key] = rest
+    return rest
+
+
+def conv_norm(features, weight, bias, kmap, groups, norm):
+    """conv, and a batch norm by running statistics of its rows, without gradients: on a GPU one
+    kernel. Not of float64. norm: the arguments of norm_eval (csrc/ops.h) but input and count."""
+    features = autocast(features)
+    layout, _, _, _, *rest = conv_known(kmap, features, weight, False, False, groups)
+    return conv_norm_op(features, weight, bias, layout, *rest, *norm)
 
 
 def conv_eval(features, weight, bias, kmap, residual=None, act=0, groups=1, packed=None):

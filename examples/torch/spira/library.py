@@ -146,6 +146,11 @@ def is_ordered(weight):
     return weight.dtype == torch.float32 and ordered.is_contiguous()
 
 
+@fake("spira::conv_norm_eval")
+def _conv_norm_eval(features, weight, bias, map, count, rows, kernel, flags, *behind):
+    return features.new_empty(rows, weight.shape[0])
+
+
 @fake("spira::conv_backward")
 def _conv_backward(grad, features, weight, back, pairs, source_count, count, kernel, flags, wanted):
     floats = torch.float32

@@ -63,6 +63,8 @@ status format_conv(const spira::device_info *info, const conv_job *job, void *sc
     args.in = job->in;
     args.weights = job->packed ? job->packed : scratch;
     args.epilogue.bias = job->bias;
+    args.epilogue.scale = job->norm;
+    args.epilogue.shift = job->norm ? job->norm + job->shape.cout : nullptr;
     args.epilogue.residual = job->residual;
     args.epilogue.act = job->act;
     args.out = job->out;

@@ -381,6 +381,19 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_run_rows<E, wide, false>(job, at);
 }
 
+// A thread is a channel.
+SPIRA_PLAIN_KERNEL void __launch_bounds__(norm_threads)
+    norm_fold_kernel(const __grid_constant__ norm_job job, float *scale, float *shift) {
+    const int channel = (int)(blockIdx.x * norm_threads + threadIdx.x);
+    pdl_wait();
+    if (channel < job.channels) {
+        const float factor =
+            rsqrtf(job.var[channel] + job.eps) * (job.weight ? job.weight[channel] : 1.0f);
+        scale[channel] = factor;
+        shift[channel] = fmaf(-job.mean[channel], factor, job.bias ? job.bias[channel] : 0.0f);
+    }
+}
+
 // ---- launches -----------------------------------------------------------------------------------
 
 template <typename E, int wide, bool backward>
@@ -447,6 +460,14 @@ status norm_apply(const device_info *info, const norm_job *job, stream_ref strea
         return norm_is_wide(job) ? norm_run_apply<E, 4>(info, *job, stream)
                                  : norm_run_apply<E, 1>(info, *job, stream);
     });
+}
+
+status norm_fold(const device_info *info, const norm_job *job, float *scale, float *shift,
+                 stream_ref stream) {
+    return kernel_launch(norm_fold_kernel<>,
+                         {(unsigned)ceil_div(job->channels, (int)norm_threads), norm_threads,
+                          stream, "norm", info->programmatic},
+                         *job, scale, shift);
 }
 
 status norm_backward(const device_info *info, const norm_job *job, float *slots,

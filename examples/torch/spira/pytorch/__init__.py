@@ -21,7 +21,7 @@ from .modules import (AddTable, AddTableMisaligned, ConcatTable, Identity, JoinT
                       SparseBatchNorm, SparseModule, SparseReLU, SparseSequential,
                       SparseSyncBatchNorm, ToDense, assign_name_for_sparse_modules)
 from .names import ConvAlgo, install_as_spconv
-from .norm import BatchNorm1d, convert_batchnorm, norm_relu
+from .norm import BatchNorm1d, conv_norm_relu, convert_batchnorm, norm_relu
 from .pool import (SparseAvgPool1d, SparseAvgPool2d, SparseAvgPool3d, SparseGlobalAvgPool,
                    SparseGlobalMaxPool, SparseMaxPool1d, SparseMaxPool2d, SparseMaxPool3d)
 from .prepare import capacities, pad, prepare, sort_rows

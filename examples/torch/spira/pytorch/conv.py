@@ -9,6 +9,7 @@ from torch.nn import functional
 from .. import layers
 from .geometry import same_voxels
 from .modules import SparseModule
+from .norm import eval_op, eval_rest, is_plain, is_watched
 from .tensor import IndiceData, SparseConvTensor, refuse_proxy
 
 
@@ -147,10 +148,34 @@ class SparseConvolution(SparseModule):
         if self.bias is not None:
             nn.init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input):
+    def with_norm(self, x, norm, residual=None, relu=False):
+        """norm(self(x)), plus the residual, and a ReLU, of a norm in `eval` mode: the convolution
+        applies them. None where it does not: with gradients, and where somebody looks between the
+        modules. residual: SparseConvTensor"""
+        rest = eval_rest(norm, x.count, relu) if isinstance(x, SparseConvTensor) else None
+        if rest is None or type(self).forward is not SparseConvolution.forward or \
+                not (is_plain(self) and is_plain(norm)) or self.transposed or \
+                norm.num_features != self.out_channels:
+            return None
+        features, here = x._features if x._ordered is None else x._ordered, x.coordinates()
+        added = None
+        if residual is not None:
+            if not self.subm or self.conv1x1 or residual.coordinates() is not here:
+                return None
+            added = residual.ordered(here)
+            if added.dtype != layers.autocast_type(features) or \
+                    added.shape[1] != self.out_channels:
+                return None
+        if features.dtype == torch.float64 or (self.subm and here.extra is not None) or \
+                is_watched(features, added, *self._tensors(), *rest[:2]):
+            return None
+        return self.forward(x, (added, *rest))
+
+    def forward(self, input, norm=None):
+        """norm: of with_norm, as layers.conv_norm takes it."""
         check_input(input, self)
         if self.conv1x1:
-            return self._pointwise(input)
+            return self._pointwise(input, norm)
         here = input.coordinates()
         if self.transposed:
             return self._transposed(input, here)
@@ -160,14 +185,19 @@ class SparseConvolution(SparseModule):
         self._check_features(features, weight)
         rows, taps = here.first_rows(features), self.weight_of_map(weight)
         if self.inverse:
-            sums = layers.conv(rows, taps, bias, found.map.reverse(), self.groups)
+            sums = self._sums(rows, taps, bias, found.map.reverse(), norm)
             return input.with_ordered(found.source.all_rows(sums), found.source, notes)
-        sums = layers.conv(rows, taps, bias, found.map, self.groups)
+        sums = self._sums(rows, taps, bias, found.map, norm)
         if self.subm and here.extra is not None:
             centre = weight[(slice(None), *(size // 2 for size in self.kernel_size))]
             centre = torch.block_diag(*centre.chunk(self.groups)).t()
             sums = here.all_rows(sums, features, centre)
         return input.with_ordered(sums, found.outputs, notes)
+
+    def _sums(self, rows, weight, bias, kernel_map, norm):
+        if norm is None:
+            return layers.conv(rows, weight, bias, kernel_map, self.groups)
+        return layers.conv_norm(rows, weight, bias, kernel_map, self.groups, norm)
 
     def _transposed(self, x, here):
         """The inverse of a strided layer on the grown set. That layer's outputs may be more voxels
@@ -230,7 +260,7 @@ class SparseConvolution(SparseModule):
             raise ValueError(f"features: on {features.device}, but the weight is on "
                              f"{weight.device}")
 
-    def _pointwise(self, x):
+    def _pointwise(self, x, norm):
         """A plain product: the order of the rows does not matter, and nothing is noted. PyTorch
         computes that of fp32."""
         stays, coordinates = x.has_ordered(), x.coordinates()
@@ -242,12 +272,13 @@ class SparseConvolution(SparseModule):
             weight = weight.reshape(self.in_channels, self.out_channels).t()
             bias = None if bias is None else bias.to(rows.dtype)
             sums = functional.linear(rows, weight.to(rows.dtype), bias)
+            sums = sums if norm is None else eval_op(sums, norm[0], None, *norm[1:])
         else: # which reads no padding, and leaves zeros there
             n = max(self.ndim, 2)
             weight = weight.reshape(*[1] * n, self.in_channels, self.out_channels)
             weight = weight.permute(n + 1, *range(n + 1))
-            sums = layers.conv(rows, weight, bias,
-                               coordinates.submanifold(self.kernel_size, self.dilation))
+            sums = self._sums(rows, weight, bias,
+                              coordinates.submanifold(self.kernel_size, self.dilation), norm)
         return x.with_ordered(sums, coordinates) if stays else x.replace_feature(sums)
 
     def extra_repr(self):

@@ -91,14 +91,29 @@ class SparseSequential(SparseModule):
         while done < len(modules):
             module = modules[done]
             done += 1
-            if not isinstance(input, SparseConvTensor) or takes_sparse(module):
+            if not isinstance(input, SparseConvTensor):
                 input = module(input)
+            elif takes_sparse(module):
+                input, used = with_norm(module, modules[done:done + 2], input)
+                done += used
             elif done < len(modules) and is_norm_and_relu(module, modules[done]):
                 input = norm_relu(module, input)
                 done += 1
             else:
                 input = apply_to_features(module, input)
         return input
+
+
+def with_norm(module, behind, x):
+    """A sparse module's result; of a convolution, where that is possible, with the batch norm and
+    the ReLU that stand behind it. And how many of them it has."""
+    join = getattr(module, "with_norm", None) if behind and type(behind[0]) in BATCH_NORMS else None
+    if join is not None and not behind[0].training:
+        relu = len(behind) > 1 and is_norm_and_relu(*behind)
+        made = join(x, behind[0], None, relu)
+        if made is not None:
+            return made, 1 + relu
+    return module(x), 0
 
 
 def is_norm_and_relu(first, second):

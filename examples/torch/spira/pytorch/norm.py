@@ -22,6 +22,20 @@ def is_plain(module):
                 every._global_backward_pre_hooks)
 
 
+def eval_rest(norm, count, relu):
+    """The arguments of norm_eval that are a norm's, with an end of ReLU or without; None where that
+    operator does not compute it. count: of the rows, or None."""
+    known = type(norm) is BatchNorm1d or (type(norm) is nn.BatchNorm1d and count is None)
+    if not known or norm.training or is_compiling():
+        return None
+    own, state = norm._parameters, norm._buffers # faster than attributes
+    weight, mean = own["weight"], state["running_mean"]
+    if mean is None or mean.dtype != torch.float32 or (
+            weight is not None and weight.dtype != torch.float32):
+        return None
+    return weight, own["bias"], mean, state["running_var"], norm.eps, relu
+
+
 def fused(norm, features, count, residual=None, relu=False):
     """A batch norm over all rows or over `count`, the residual added, and a ReLU: by an operator.
     None where none computes that: in `eval` mode with gradients, for example."""
@@ -40,9 +54,10 @@ def fused(norm, features, count, residual=None, relu=False):
         return None
     compiling = is_compiling()
     if not norm.training and mean is not None:
-        if compiling or is_watched(features, residual, weight, bias):
+        rest = eval_rest(norm, count, relu)
+        if rest is None or is_watched(features, residual, weight, bias):
             return None
-        return eval_op(features, residual, count, weight, bias, mean, var, norm.eps, relu)
+        return eval_op(features, residual, count, *rest)
     if not norm.track_running_stats:
         mean = var = batches = None
     if norm.momentum is None or (count is None and (shape[0] < 2 or compiling)):
@@ -79,6 +94,17 @@ def norm_relu(norm, x, residual=None):
         features, added = x.features, None if residual is None else residual.features
     made = of_rows(norm, x, features, added)
     return x.with_ordered(made, coordinates) if stays else x.replace_feature(made)
+
+
+def conv_norm_relu(conv, norm, x, residual=None):
+    """norm_relu(norm, conv(x), residual). In `eval` mode, without gradients, the convolution applies
+    the norm, the addition and the ReLU itself: one pass over the rows less.
+
+    conv   a layer of this package, or any module that returns a SparseConvTensor
+    """
+    join = getattr(conv, "with_norm", None)
+    made = None if join is None or norm.training else join(x, norm, residual, True)
+    return norm_relu(norm, conv(x), residual) if made is None else made
 
 
 def of_rows(norm, x, features, residual=None):
