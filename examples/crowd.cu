@@ -72,6 +72,9 @@ int main(int argc, char **argv) {
     }
     std::vector<uint64_t> words; // sorted and distinct
     for (int32_t c[3]; fread(c, sizeof c, 1, file) == 1;) {
+        if (std::min({c[0], c[1], c[2]}) < -most || std::max({c[0], c[1], c[2]}) > most) {
+            return fprintf(stderr, "crowd: %s: a coordinate beyond %d\n", argv[1], most), 1;
+        }
         words.push_back(spira::word_pack<uint64_t>(&layout, {0, c[0], c[1], c[2]}));
     }
     std::sort(words.begin(), words.end());

@@ -144,19 +144,25 @@ else
     skip 1 'checkpoint.py: there is no Python with NumPy'
 fi
 
-# The example that is one header and a plain compiler, as its page has it.
-density() { # exit code, words, argument...: what it returns and says
-    code=$1 words=$2
-    shift 2
-    "$folder/density" "$@" >"$folder/said" 2>&1
+# The examples of the search, by a plain compiler.
+example() { # exit code, words, program, argument...: what it returns and says
+    code=$1 words=$2 program=$3
+    shift 3
+    "$folder/$program" "$@" >"$folder/said" 2>&1
     [ $? = "$code" ] && grep -qF "$words" "$folder/said"
 }
-# shellcheck disable=SC2086
-try 'density.cu' $CXX -std=c++17 -O1 -x c++ examples/density.cu -o "$folder/density"
+for program in density crowd; do
+    # shellcheck disable=SC2086
+    try "$program.cu" $CXX -std=c++17 -O1 -x c++ examples/$program.cu -o "$folder/$program"
+done
 printf '\0\0\0\0\0\0\0\0\0\0\0\0' >"$folder/one.vox32"
-try 'density of a voxel' density 0 'norm 0: density 1.000' "$folder/one.vox32"
-try 'density without a file' density 2 'usage: density'
-try 'density of no file' density 1 'cannot open none.vox32' none.vox32
+try 'density of a voxel' example 0 'norm 0: density 1.000' density "$folder/one.vox32"
+try 'density without a file' example 2 'usage: density' density
+try 'density of no file' example 1 'cannot open none.vox32' density none.vox32
+printf '\377\377\377\177\0\0\0\0\0\0\0\0' >"$folder/far.vox32"
+try 'crowd of a voxel' example 0 '0 to    0 neighbours: 1 voxels' crowd "$folder/one.vox32"
+try 'crowd of a voxel far off' example 1 'a coordinate beyond 524288' crowd "$folder/far.vox32"
+try 'crowd of no kernel' example 2 '[K, 1 to 15]' crowd "$folder/one.vox32" 16
 
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
