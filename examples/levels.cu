@@ -115,10 +115,11 @@ static spira::status voxels_read(const char *path, voxels *v, scan::scan_reason 
     scan::scan_options options = {};
     options.exact = true; // columns 1 to 3 are voxels
     SPIRA_TRY(scan::scan_read(path, &options, &cloud, why));
-    SPIRA_REQUIRE(cloud.points && cloud.columns > 4, spira::status_file_format,
-                  "voxels (not [rows, 4 + channels] float32)", cloud.columns);
-    SPIRA_REQUIRE(!cloud.dropped && !cloud.zeroed, spira::status_not_finite,
-                  "voxels (NaN or infinite values)", cloud.dropped + cloud.zeroed);
+    SCAN_REQUIRE(cloud.points && cloud.columns > 4, why, spira::status_file_format, path,
+                 "has %d columns; batch, x, y, z and values in float32 are needed", cloud.columns);
+    SCAN_REQUIRE(!cloud.dropped && !cloud.zeroed, why, spira::status_not_finite, path,
+                 "has %lld rows or values that are NaN or infinite",
+                 (long long)(cloud.dropped + cloud.zeroed));
     v->rows = (int32_t)cloud.rows;
     v->channels = cloud.columns - 4;
     v->coords = (int32_t *)malloc((size_t)v->rows * 3 * sizeof(int32_t));
@@ -130,8 +131,10 @@ static spira::status voxels_read(const char *path, voxels *v, scan::scan_reason 
         for (int c = 0; c < 4; ++c) { // further integers are not exact in fp32
             if (!(fabsf(row[c]) <= 1 << 24) || row[c] != floorf(row[c])) {
                 scan::scan_free(&cloud);
-                return spira::status_make(spira::status_file_format,
-                                          "voxels (not integers up to 2^24); first row", i);
+                return scan::scan_refuse(why, spira::status_file_format, path,
+                                         "row %lld has a number that is no integer up to 2^24 "
+                                         "where batch, x, y and z are",
+                                         (long long)i);
             }
         }
         v->batch[i] = (int32_t)row[0];

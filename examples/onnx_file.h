@@ -469,7 +469,7 @@ static inline spira::status graph_parse(const char *path, bytes from, graph *g,
         }
     }
     if (!good || !found) {
-        refuse(&r, found ? "is damaged" : "has no graph, so it is no ONNX file");
+        refuse(&r, found ? "is damaged" : "has no graph: no ONNX file, or cut short");
     }
     return r.result;
 }

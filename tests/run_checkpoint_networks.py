@@ -268,7 +268,7 @@ def run_levels(table, channels, *options, value=1.0):
     """Runs a network of examples/levels.cu on a few voxels, with the blob made last."""
     voxels = np.stack(np.meshgrid([0], [3, 4], [5, 6], [20, 21]), -1).reshape(-1, 4)
     values = np.ones((len(voxels), channels))
-    values[0, 0] = value
+    values[:1, :1] = value
     np.save(path("voxels.npy"), np.concatenate([voxels, values], 1).astype("<f4"))
     shutil.rmtree(path("levels"), ignore_errors=True)
     os.mkdir(path("levels"))
@@ -543,7 +543,11 @@ def check_messages():
     check(done.returncode == 1 and "layer conv_input.0" in done.stdout,
           f"another number of values: {done.stdout}")
     done = run_levels("VoxelBackBone8x", 5, value=np.nan)
-    check(done.returncode == 1 and "NaN or infinite" in done.stdout, f"NaN: {done.stdout}")
+    check(done.returncode == 1 and "voxels.npy: has 1 rows or values that are NaN" in done.stdout,
+          f"NaN: {done.stdout}")
+    done = run_levels("VoxelBackBone8x", 0)
+    check(done.returncode == 1 and "voxels.npy: has 4 columns" in done.stdout,
+          f"no values: {done.stdout}")
     done = run_levels("rule:3,3", 4)
     check(done.returncode == 2 and "--net rule: 12 numbers" in done.stdout, f"rule: {done.stdout}")
     kitti = ("--range", "0,-40,-3,70.4,40,1", "--voxel", "0.05,0.05,0.1")

@@ -117,6 +117,9 @@ run 2 --seed -1
 says '--seed does not take -1'
 run 2 --onnx some.onnx --net VoxelNeXt
 says '--net VoxelNeXt: some.onnx has the network'
+printf '\10\7\72\377\377\3' >"$folder/cut.onnx" # a graph of 65535 bytes follows
+run 1 --onnx "$folder/cut.onnx"
+says "$folder/cut.onnx: " 'cut short'
 run 1 --weights "$0"
 says "reading the weights of $0: blob: it does not start"
 run 1 --records "$0" --voxel 0.5
