@@ -62,20 +62,22 @@ SPIRA_API spira::status text_number_add(text_numbers *numbers, double value) {
 
 // What is wrong with the separators of a line of numbers: null, if nothing is.
 SPIRA_API const char *text_separators_fault(const char *line, const char *line_end) {
-    bool blank = false, semicolon = false, decimal = false; // decimal: a comma between two digits
-    char mark = 0; // a comma or a semicolon since the last word
+    bool word = false, blank = false, semicolon = false;
+    bool decimal = false; // a comma between two digits
+    char mark = 0;        // a comma or a semicolon since the last word
     for (const char *at = line; at < line_end; ++at) {
         const bool inside = at > line && at + 1 < line_end;
         semicolon = semicolon || *at == ';';
         decimal = decimal || (*at == ',' && inside && isdigit((unsigned char)at[-1]) &&
                               isdigit((unsigned char)at[1]));
         if (*at == ',' || *at == ';') {
-            if (mark) {
+            if (mark || !word) {
                 return "an empty field";
             }
             mark = *at;
         } else if (*at != ' ' && *at != '\t') {
-            blank = blank || (!mark && inside && (at[-1] == ' ' || at[-1] == '\t'));
+            blank = blank || (word && !mark && (at[-1] == ' ' || at[-1] == '\t'));
+            word = true;
             mark = 0;
         }
     }

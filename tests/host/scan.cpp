@@ -363,7 +363,7 @@ TEST(scan_reads_text) {
               {"j.txt", "# made up\n# time x y z\n9 1 2 3\n", 4, {1, 2, 3, 9}, {}},
               {"k.asc", "//Z,Y,X\n1,2,3\n", 3, {3, 2, 1}, {}},
               {"l.txt", "# of y z and x\n1 2 3\n", 3, {1, 2, 3}, {}},
-              {"m.csv", "1, 2, 3,\n4 ; 5 ;6\n7,8,9\n", 3, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {}}});
+              {"m.csv", "1, 2, 3,\n4 ; 5 ;6\n  7,8, 9 \n", 3, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {}}});
 }
 
 // Rows that did not return are left out and counted, and the rows of the file are known.
@@ -662,6 +662,7 @@ TEST(scan_refuses_other_formats) {
          {"h.csv", "1,5;2,5;3,5\n", bad, "line 1 has decimal commas", {}},
          {"i.xyz", "1 2 3\n1,5 2,5 3,5\n", bad, "line 2 has decimal commas", {}},
          {"j.csv", "1,2,,4\n5,6,,8\n", bad, "an empty field", {}},
+         {"j.csv", ",2,3,4\n,6,7,8\n", bad, "an empty field", {}},
          {"k.txt", "1\t2\t3\n4\t\t5\n", bad, "line 2 has 2 numbers", {}},
          {"l.txt", bytes("1\0 2\0 3\0", 8), bad, "UTF-8", {}},
          {"m.csv", "x,y,z,X\n1,2,3,4\n", bad, "two columns x", {}}});
