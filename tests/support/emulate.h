@@ -70,9 +70,9 @@ namespace emulate {
 enum meeting { running, vote, shuffle, barrier, condition, done };
 
 struct fiber {
-    ucontext_t context;
-    jmp_buf resumes; // where it waits
-    bool begun;      // its stack is in use, and `resumes` is set
+    std::unique_ptr<ucontext_t> context; // apart: the scheduler looks at the other members often
+    jmp_buf resumes;                     // where it waits
+    bool begun;                          // its stack is in use, and `resumes` is set
     std::unique_ptr<char[]> stack;
     meeting at;                            // what it waits for
     uint32_t given, got;                   // operand and result of a vote or shuffle
@@ -157,7 +157,7 @@ inline int lane() {
     fiber &f = self();
     f.at = at;
 #ifdef __SANITIZE_ADDRESS__ // it has to see the switch
-    swapcontext(&f.context, &blocks->context);
+    swapcontext(f.context.get(), &blocks->context);
 #else
     if (_setjmp(f.resumes) == 0) {
         _longjmp(blocks->resumes, 1);
@@ -168,14 +168,14 @@ inline int lane() {
 // Runs a fiber until it waits.
 [[gnu::noipa]] inline void run_fiber(fiber &f) {
 #ifdef __SANITIZE_ADDRESS__
-    swapcontext(&blocks->context, &f.context);
+    swapcontext(&blocks->context, f.context.get());
 #else
     if (_setjmp(blocks->resumes) == 0) {
         if (f.begun) {
             _longjmp(f.resumes, 1);
         }
         f.begun = true;
-        setcontext(&f.context);
+        setcontext(f.context.get());
     }
 #endif
 }
@@ -328,11 +328,12 @@ inline void block_begin(block *b) {
             continue;
         }
         f.begun = false;
-        getcontext(&f.context);
-        f.context.uc_stack.ss_sp = f.stack.get();
-        f.context.uc_stack.ss_size = stack_bytes;
-        f.context.uc_link = nullptr;
-        makecontext(&f.context, begin, 0);
+        f.context.reset(f.context ? f.context.release() : new ucontext_t);
+        getcontext(f.context.get());
+        f.context->uc_stack.ss_sp = f.stack.get();
+        f.context->uc_stack.ss_size = stack_bytes;
+        f.context->uc_link = nullptr;
+        makecontext(f.context.get(), begin, 0);
     }
 }
 

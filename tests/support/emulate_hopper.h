@@ -319,11 +319,17 @@ inline void copies_end(const std::vector<copy> &copies) {
 
 // Completes a transfer, or an earlier one of the same owner.
 inline void transfer_end(size_t at) {
-    for (size_t i = 0; i < at; ++i) {
-        at = transfers[at].owner >= 0 && transfers[i].owner == transfers[at].owner ? i : at;
+    const int owner = transfers[at].owner;
+    for (size_t i = 0; owner >= 0 && i < at; ++i) {
+        at = transfers[i].owner == owner ? i : at;
     }
     const transfer t = std::move(transfers[at]);
-    transfers.erase(transfers.begin() + (ptrdiff_t)at);
+    if (transfers.back().owner < 0) { // in any order
+        transfers[at] = std::move(transfers.back());
+        transfers.pop_back();
+    } else {
+        transfers.erase(transfers.begin() + (ptrdiff_t)at);
+    }
     if (t.remote && !(clusters->alive >> t.rank & 1)) {
         fault("a store to a thread block that has ended");
         return;
@@ -407,11 +413,11 @@ inline void matrix_column(const matrix_step &s, uint32_t operand, uint32_t colum
 }
 
 // A number of an operand: of 16 bits by the table, or of 8.
-inline void matrix_number(const matrix_step &s, const char *from, int i, float &to) {
-    to = s.values[((const uint16_t *)from)[i]];
+inline void matrix_number(const float *values, const char *from, int i, float &to) {
+    to = values[((const uint16_t *)from)[i]];
 }
 
-inline void matrix_number(const matrix_step &, const char *from, int i, int32_t &to) {
+inline void matrix_number(const float *, const char *from, int i, int32_t &to) {
     to = ((const int8_t *)from)[i];
 }
 
@@ -424,32 +430,36 @@ void matrix_row(const matrix_step &s, uint32_t operand, int row, S (&v)[depth]) 
             return;
         }
     }
+    const float *values = s.values;
     const int log = spira::wgmma_row_log_most + 1 - (int)(s.form >> 30);
     const uint32_t first = (operand & 0x3fff) << 4, eight = (s.form & 0x3fff) << 4;
     for (uint32_t piece = 0; piece < 2; ++piece) {
         const uint32_t at = first + (uint32_t)row / 8 * eight + (uint32_t)(row % 8 << log);
         const char *from = at_address(spira::wgmma_place(at + piece * 16, log), 16);
         for (int i = 0; i < depth / 2; ++i) {
-            matrix_number(s, from, i, v[(int)piece * depth / 2 + i]);
+            matrix_number(values, from, i, v[(int)piece * depth / 2 + i]);
         }
     }
 }
 
-// Computes a thread's elements of the product.
+// Computes a thread's elements of the product: of two rows, and two columns at a time.
 template <typename S, int depth>
 void matrix_multiply(const matrix_step &s) {
+    typedef S four __attribute__((vector_size(4 * sizeof(S))));
     const int first = blocks->own / 32 % 4 * 16 + lane() / 4, t = lane() % 4;
-    S a[2][depth], b[depth];
+    S a[2][depth], b[2][depth];
     matrix_row(s, s.a, first, a[0]);
     matrix_row(s, s.a, first + 8, a[1]);
-    for (int column = 2 * t; column < s.columns; column += column % 2 ? 7 : 1) {
-        matrix_row(s, s.b, column, b);
-        for (int h = 0; h < 2; ++h) {
-            S &sum = ((S *)s.sum)[column / 8 * 4 + 2 * h + column % 2];
-            for (int i = 0; i < depth; ++i) {
-                sum += a[h][i] * b[i];
-            }
+    for (int column = 2 * t; column < s.columns; column += 8) {
+        matrix_row(s, s.b, column, b[0]);
+        matrix_row(s, s.b, column + 1, b[1]);
+        four sum;
+        memcpy(&sum, (S *)s.sum + column / 8 * 4, sizeof sum);
+        for (int i = 0; i < depth; ++i) {
+            sum +=
+                four{a[0][i], a[0][i], a[1][i], a[1][i]} * four{b[0][i], b[1][i], b[0][i], b[1][i]};
         }
+        memcpy((S *)s.sum + column / 8 * 4, &sum, sizeof sum);
     }
 }
 
