@@ -98,11 +98,11 @@ SPIRA_BOTH uint32_t compact_fold(triple size, int y, uint32_t has) {
 // The levels (order/key.h) of the offsets of a row: its middle, and on both sides those up to half
 // of its reach and those beyond.
 SPIRA_BOTH uint32_t compact_levels(int size, uint32_t has) {
-    const int half = size / 2, far = (half + 1) / 2;
-    const uint32_t end = (1u << (half - far)) - 1, near = (1u << far) - 1;
+    const int half = size / 2, close = (half + 1) / 2;
+    const uint32_t end = (1u << (half - close)) - 1, inner = (1u << close) - 1;
     uint32_t levels = has >> half & 1 ? 4u : 0;
-    levels |= (has & end ? 1u : 0) | (has >> (half - far) & near ? 2u : 0);
-    return levels | (has >> (half + 1) & near ? 8u : 0) | (has >> (half + far + 1) ? 16u : 0);
+    levels |= (has & end ? 1u : 0) | (has >> (half - close) & inner ? 2u : 0);
+    return levels | (has >> (half + 1) & inner ? 8u : 0) | (has >> (half + close + 1) ? 16u : 0);
 }
 
 // Returns the source of offset c of the record's plane, or -1.

@@ -54,10 +54,10 @@ SPIRA_DEVICE void norm_row_sums(float (&sum)[n], int lanes) {
     }
 }
 
-// Writes the sums of a thread block. own: of piece `at` of the channels
+// Writes the sums of a thread block. own: of piece `at` of the channels; pairs: [rows, width]
 SPIRA_DEVICE void norm_grad_part(const norm_grad_task &t, int at,
-                                 const norm_pair (&own)[norm_group]) {
-    __shared__ norm_pair pairs[(int)norm_threads * (int)norm_group]; // [rows, width]
+                                 const norm_pair (&own)[norm_group],
+                                 norm_pair (&pairs)[(int)norm_threads * (int)norm_group]) {
     const int width = norm_group << t.cut.log_lanes, channels = t.args.norm.channels;
     __syncthreads(); // the piece before has been read
 #pragma unroll
@@ -151,9 +151,11 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
             }
         }
     }
+    // Here: were nothing inlined, a function's would be counted for other kernels, too.
+    __shared__ norm_pair pairs[(int)norm_threads * (int)norm_group];
 #pragma unroll
     for (int h = 0; h < held; ++h) {
-        norm_grad_part(t, h, sums[h]);
+        norm_grad_part(t, h, sums[h], pairs);
     }
 }
 
