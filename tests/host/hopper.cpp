@@ -73,12 +73,14 @@ TEST(hopper_emulated_random_layers) {
     layers_random<hopper>(test_quick() ? 6 : 60, true);
 }
 
-// Rows that are aligned to 8 bytes and no more: alone, beside wide ones, and beside rows without
-// any alignment.
-TEST(hopper_emulated_rows_of_8_bytes) {
+// Rows that are aligned to 8, 4 or 2 bytes and no more: alone, beside wide ones, and beside rows of
+// another alignment.
+TEST(hopper_emulated_unaligned_rows) {
     const int cases[][4] = {{36, 0, 36, 0},  {100, 0, 100, 0}, {64, 36, 64, 0}, {36, 64, 40, 0},
                             {44, 33, 12, 0}, {252, 0, 252, 0}, {36, 0, 64, 12}, {64, 0, 96, 36},
-                            {20, 12, 20, 0}, {132, 0, 128, 0}};
+                            {20, 12, 20, 0}, {132, 0, 128, 0}, {34, 0, 34, 0},  {66, 0, 66, 0},
+                            {35, 0, 35, 0},  {127, 0, 64, 0},  {97, 62, 96, 0}, {64, 31, 64, 0},
+                            {33, 64, 32, 7}, {98, 0, 64, 13},  {64, 0, 96, 23}, {129, 0, 128, 0}};
     uint64_t turn = 0;
     for (const auto &c : cases) {
         random_state random = random_make(++turn);
@@ -88,7 +90,7 @@ TEST(hopper_emulated_rows_of_8_bytes) {
         l.sizes = sizes[random_int(&random, 0, conv_sizes_list(&s, &hopper::device, sizes) - 1)];
         l.joined.main.act = activation_relu;
         l.seed = turn;
-        REQUIRE(layer_check<hopper>(&l, "rows of 8 bytes"));
+        REQUIRE(layer_check<hopper>(&l, "unaligned rows"));
     }
 }
 
@@ -133,6 +135,9 @@ TEST(hopper_emulated_i8) {
                              {8, 64, 65, 64, numeric_i8},
                              {1, 128, 32, 96, numeric_i8},
                              {40, 16, 0, 33, numeric_i8},
+                             {5, 67, 33, 64, numeric_i8},
+                             {5, 129, 0, 65, numeric_i8},
+                             {5, 98, 0, 64, numeric_i8},
                              {5, 100, 70, 136, numeric_i8}});
 }
 
