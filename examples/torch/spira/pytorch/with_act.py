@@ -120,7 +120,9 @@ def pack(module, dtype=torch.float16):
     """Keeps the weights of submanifold convolutions and nn.Linear in a module as the kernels read
     them, for features in fp16 or bf16, and in fp32 their biases and what norms of rows have:
     with_act does without making that in each call then. Takes the memory of the weights once more.
-    Of no effect where parameters have changed since. Returns the module."""
+    Of no effect where parameters have changed since, as far as PyTorch counts: after a replay of a
+    CUDA graph that trains, or a kernel of your own that writes them, call it again. Returns the
+    module."""
     if dtype not in HALVES:
         raise ValueError(f"dtype: {dtype}; fp16 and bf16 are supported")
     for layer in module.modules():
