@@ -538,12 +538,15 @@ $(CHECK)/clang.ok: spira.cuh
 	      $(CLANG) -std=c++20 $(STRICT) -Wconversion -Wsign-conversion -Wshadow \
 	           -c $(@:.ok=.cpp) -o $(@:.ok=.o))
 
-# ... behind <windows.h>, or where there is no such header, with the macros that it defines.
+# ... behind <windows.h>, or where there is no such header, with the macros that it defines; kernels
+# always with these.
+WINDOWS_MACROS := -Dnear= -Dfar= -Dsmall=char -Dinterface=struct -Dhyper=__int64
 $(CHECK)/windows.ok: spira.cuh
 	$(call attempt,the umbrella behind windows.h,$(call alone,cpp) && \
-	      $(if $(MINGW),$(MINGW) -include winsock2.h -include windows.h, \
-	           $(CXX) -Dnear= -Dfar= -Dsmall=char -Dinterface=struct -Dhyper=__int64) \
-	      -std=c++17 $(STRICT) $(DEPENDS) -c $(@:.ok=.cpp) -o $(@:.ok=.o))
+	      $(if $(MINGW),$(MINGW) -include winsock2.h -include windows.h,$(CXX) $(WINDOWS_MACROS)) \
+	      -std=c++17 $(STRICT) $(DEPENDS) -c $(@:.ok=.cpp) -o $(@:.ok=.o) \
+	      $(if $(NVCC),&& $(NVCC) -std=c++17 $(call ptx,90a) $(HASTY) $(FRONT) $(WINDOWS_MACROS) \
+	           -include spira/cublas.cuh -ptx tests/build/all_kernels.cu -o $(@:.ok=.ptx)))
 
 # ... for aarch64, and the tests of what depends on the machine.
 ARM_TESTS := harness numeric word offset status

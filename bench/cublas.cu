@@ -104,7 +104,7 @@ static void blas_tune_rule(bench_session *s, blas_work *w, spira::ggs_grouping *
     for (double waste : wastes) {
         for (int32_t small : smalls) {
             tried.waste = waste;
-            tried.small = small;
+            tried.batched_below = small;
             if (small == INT32_MAX || tried.rule == spira::ggs_rule_adaptive) {
                 blas_try(s, w, tried, g, &us);
             }
@@ -117,7 +117,7 @@ static void blas_print(const bench_session *s, const bench_row *r, const blas_wo
     bench_print_begin(s, r);
     bench_print_text("rule", spira::ggs_rule_name(g->rule));
     if (g->rule != spira::ggs_rule_each) {
-        printf(", \"waste\": %.3f, \"small\": %d", g->waste, g->small);
+        printf(", \"waste\": %.3f, \"small\": %d", g->waste, g->batched_below);
     }
     const spira::ggs_groups *groups = &w->layer.groups;
     printf(", \"padding\": %.4f", (double)groups->rows / (double)groups->real_rows);

@@ -33,8 +33,8 @@ SPIRA_API const char *ggs_rule_name(ggs_rule rule) {
 
 struct ggs_grouping {
     ggs_rule rule;
-    double waste;  // epsilon: the fraction of a batch's rows that may be padding, 0 .. 1
-    int32_t small; // S: only products with fewer rows are batched
+    double waste;          // epsilon: the fraction of a batch's rows that may be padding, 0 .. 1
+    int32_t batched_below; // S: only products with fewer rows are batched
 };
 
 // Products of one call: one, or a batch.
@@ -58,7 +58,7 @@ SPIRA_API status ggs_grouping_check(const ggs_grouping *g) {
     SPIRA_REQUIRE(g->rule >= ggs_rule_each && g->rule <= ggs_rule_sorted, status_unsupported,
                   "grouping.rule", g->rule);
     SPIRA_REQUIRE(g->waste >= 0 && g->waste <= 1, status_bad_size, "grouping.waste (0 to 1)", 0);
-    SPIRA_TRY(size_check(g->small, 0, INT64_MAX, "grouping.small"));
+    SPIRA_TRY(size_check(g->batched_below, 0, INT64_MAX, "grouping.batched_below"));
     return status_success();
 }
 
@@ -98,7 +98,7 @@ SPIRA_API void ggs_group_add(ggs_groups *out, int32_t first, int32_t end, int32_
 // outputs  out: the caller sets order, row and group [volume]; the rest is written. Every offset
 //          with pairs is in exactly one group; row is 0 for the others
 // errors   null pointers, sizes, a waste beyond 0 .. 1, more than 2^30 rows with padding
-// A waste of 0 batches equal sizes only, 1 any sizes; small = 0: no batches.
+// A waste of 0 batches equal sizes only, 1 any sizes; batched_below = 0: no batches.
 // cost     O(volume log volume)
 SPIRA_API status ggs_group_offsets(const ggs_grouping *grouping, const int32_t *sizes, int volume,
                                    ggs_groups *out) {
@@ -109,7 +109,7 @@ SPIRA_API status ggs_group_offsets(const ggs_grouping *grouping, const int32_t *
     for (int k = 0; k < volume; ++k) {
         SPIRA_TRY(size_check(sizes[k], 0, INT64_MAX, "sizes"));
     }
-    const int32_t small = grouping->rule == ggs_rule_each ? 0 : grouping->small;
+    const int32_t below = grouping->rule == ggs_rule_each ? 0 : grouping->batched_below;
     out->count = out->products = 0;
     out->rows = out->real_rows = 0;
     std::fill(out->row, out->row + volume, 0);
@@ -125,7 +125,7 @@ SPIRA_API status ggs_group_offsets(const ggs_grouping *grouping, const int32_t *
             most = larger;
             sum += size;
         }
-        if (most < small) {
+        if (most < below) {
             ggs_group_add(out, first, end, (int32_t)most);
             continue;
         }

@@ -29,7 +29,7 @@ SPIRA_DEVICE bool downsample_mark_tile(const downsample_task<W> &task,
                                        downsample_words<W, tile, tile> &read, uint32_t buffer,
                                        downsample_tile *t) {
     const downsample_grid<W> &g = task.grid;
-    const downsample_grid<uint32_t> near = downsample_grid_near(g);
+    const downsample_grid<uint32_t> nearby = downsample_grid_near(g);
     const W *words = task.in.words;
     const int first = t->first, last = t->last, count = t->count, i = first + (int)threadIdx.x;
     const uint32_t window = buffer + downsample_bytes(downsample_pad);
@@ -39,7 +39,7 @@ SPIRA_DEVICE bool downsample_mark_tile(const downsample_task<W> &task,
     if (downsample_is_near<W, tile>(g, window, first, last)) {
         const downsample_window_of<true> source = {window, 0, 2 * downsample_near_reach};
         t->span = {downsample_near, 0};
-        return i < last && downsample_head<square>(near, source, i - origin);
+        return i < last && downsample_head<square>(nearby, source, i - origin);
     }
     t->span = downsample_find_span(g, words, count, first, last);
     const int begin = t->span.begin, end = t->span.end;
@@ -50,7 +50,7 @@ SPIRA_DEVICE bool downsample_mark_tile(const downsample_task<W> &task,
     const int reach = downsample_copy(g, words, read.base, t->span, tile, buffer);
     const downsample_window_of<false> source = {window, 0, reach};
     __syncthreads();
-    return i < last && downsample_head<square>(near, source, i - begin);
+    return i < last && downsample_head<square>(nearby, source, i - begin);
 }
 
 // Writes the heads of all voxels, the number of heads of each thread block, and the span of each

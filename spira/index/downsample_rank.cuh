@@ -131,12 +131,12 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_task<W> &task, const dow
         write(task.grid, source, heads, 0, 0, 0);
         return;
     }
-    const downsample_grid<uint32_t> near = downsample_grid_near(task.grid);
+    const downsample_grid<uint32_t> nearby = downsample_grid_near(task.grid);
     const uint32_t buffer = shared_address(s->buffer), marks = shared_address(s->marks),
                    window = buffer + downsample_bytes(downsample_pad);
     if (span.begin == downsample_near) {
         const downsample_window_of<true> source = {window, marks, 2 * downsample_near_reach};
-        write(near, source, s->marks, downsample_origin(first), base, before);
+        write(nearby, source, s->marks, downsample_origin(first), base, before);
         return;
     }
     for (int c = (int)threadIdx.x; c <= (span.end - span.begin) / 32; c += threads) {
@@ -146,7 +146,7 @@ SPIRA_DEVICE void downsample_rank_tile(const downsample_task<W> &task, const dow
     const int reach = downsample_copy(task.grid, in.words, base, span, threads, buffer);
     const downsample_window_of<false> source = {window, marks, reach};
     __syncthreads();
-    write(near, source, s->marks, span.begin, base, before);
+    write(nearby, source, s->marks, span.begin, base, before);
 }
 
 // Writes the words of the cells in order, then word_none(), and their number.

@@ -17,7 +17,7 @@ namespace spira {
 
 // The words of a span in shared memory, with zeros before and UINT32_MAX after them. The first
 // word's place in the set is a multiple of 32. near: the near window.
-template <bool near>
+template <bool nearby>
 struct downsample_window_of {
     typedef uint32_t place;
     uint32_t words; // shared address of the first word
@@ -29,25 +29,25 @@ SPIRA_DEVICE uint32_t downsample_bytes(int words) {
     return (uint32_t)words * (uint32_t)sizeof(uint32_t);
 }
 
-template <bool near>
-SPIRA_DEVICE uint32_t downsample_place(const downsample_window_of<near> &window, int i) {
+template <bool nearby>
+SPIRA_DEVICE uint32_t downsample_place(const downsample_window_of<nearby> &window, int i) {
     return window.words + downsample_bytes(i);
 }
 
-template <int index = 0, bool near>
-SPIRA_DEVICE uint32_t downsample_word_at(const downsample_window_of<near> &, uint32_t at) {
+template <int index = 0, bool nearby>
+SPIRA_DEVICE uint32_t downsample_word_at(const downsample_window_of<nearby> &, uint32_t at) {
     return search_load<index>(at);
 }
 
 // Lower bounds, all at once. ahead: they are at or after `from`.
-template <bool near, int keys>
-SPIRA_DEVICE void downsample_find(const downsample_window_of<near> &window, uint32_t from,
+template <bool nearby, int keys>
+SPIRA_DEVICE void downsample_find(const downsample_window_of<nearby> &window, uint32_t from,
                                   bool ahead, const uint32_t (&key)[keys], uint32_t (&at)[keys]) {
 #pragma unroll
     for (int j = 0; j < keys; ++j) {
-        at[j] = near && ahead ? from : window.words;
+        at[j] = nearby && ahead ? from : window.words;
     }
-    if (near) {
+    if (nearby) {
         search_steps<downsample_near_reach / 2, keys>(at, key, downsample_near_reach);
     } else {
         search_steps<downsample_window / 2, keys>(at, key, window.reach);
@@ -56,8 +56,8 @@ SPIRA_DEVICE void downsample_find(const downsample_window_of<near> &window, uint
 
 // The same for bounds that are probably within downsample_close words of `from`, ahead or behind.
 // wanted: the bounds are used.
-template <bool near, int keys>
-SPIRA_DEVICE void downsample_find_close(const downsample_window_of<near> &window, uint32_t from,
+template <bool nearby, int keys>
+SPIRA_DEVICE void downsample_find_close(const downsample_window_of<nearby> &window, uint32_t from,
                                         bool ahead, bool wanted, const uint32_t (&key)[keys],
                                         uint32_t (&at)[keys]) {
     const uint32_t close = downsample_bytes(downsample_close), begin = ahead ? from : from - close,
@@ -81,8 +81,8 @@ SPIRA_DEVICE void downsample_find_close(const downsample_window_of<near> &window
 }
 
 // The number of heads in front of a place, counted from the start of the thread block's voxels.
-template <bool near>
-SPIRA_DEVICE int downsample_before(const downsample_window_of<near> &window, uint32_t at) {
+template <bool nearby>
+SPIRA_DEVICE int downsample_before(const downsample_window_of<nearby> &window, uint32_t at) {
     const uint32_t away = at - window.words;
     const uint2 heads =
         shared_load_2(window.marks + away / 128 * (uint32_t)sizeof(downsample_heads));

@@ -127,13 +127,13 @@ SPIRA_DEVICE void map_large_put(const plane_task<W> &task, const map_large_searc
     const int lane = (int)(threadIdx.x % 32), rows = min(search.queries.rows - group * 32, 32);
     const int first = search.queries.first + group * 32, capacity = task.outputs.capacity;
     const W output = group ? search.queries.word[1] : search.queries.word[0];
-    const bool near = plane_near(search);
+    const bool nearby = plane_near(search);
     uint32_t fold = 0, all = 0;
     bool whole = true;
 #pragma unroll 1
     for (int y = 0; y < size.y; y += map_large_ahead) {
         int2 pair[map_large_ahead];
-        if (near) {
+        if (nearby) {
             map_large_find(search, output, y, pair);
         } else {
             whole = map_large_find_far(search, output, y, pair) && whole;

@@ -147,8 +147,8 @@ SPIRA_BOTH uint32_t order_gray_number(uint32_t rank) {
 
 // Returns the level of offset k: index/compact.h has the levels of a whole row (compact_levels).
 SPIRA_BOTH int order_level(const kernel_shape *kernel, int k) {
-    const int z = kernel_lattice(kernel, k).z, far = (kernel->size.z / 2 + 1) / 2;
-    return z < -far ? 0 : z < 0 ? 1 : z == 0 ? 2 : z <= far ? 3 : 4;
+    const int z = kernel_lattice(kernel, k).z, close = (kernel->size.z / 2 + 1) / 2;
+    return z < -close ? 0 : z < 0 ? 1 : z == 0 ? 2 : z <= close ? 3 : 4;
 }
 
 // Returns the number of an output of a map by directions.

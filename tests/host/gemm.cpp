@@ -62,7 +62,7 @@ int group_faults(ggs_grouping g, const std::vector<int32_t> &sizes, const groupe
         faults += group.rows != most;
         faults += group.count > 1 && g.rule == ggs_rule_each;
         faults += group.count > 1 && (double)(all - sum) > g.waste * (double)all;
-        faults += group.count > 1 && most >= g.small;
+        faults += group.count > 1 && most >= g.batched_below;
     }
     for (size_t k = 0; k < sizes.size(); ++k) {
         faults += seen[k] != (sizes[k] > 0);

@@ -58,7 +58,7 @@ SPIRA_API ggs_problem ggs_problem_make(random_state *random, conv_shape shape, i
 SPIRA_API void ggs_problem_name(ggs_problem *p, const char *what) {
     const ggs_grouping *g = &p->grouping;
     char more[100];
-    snprintf(more, sizeof more, ", %s %.2f %d", ggs_rule_name(g->rule), g->waste, g->small);
+    snprintf(more, sizeof more, ", %s %.2f %d", ggs_rule_name(g->rule), g->waste, g->batched_below);
     problem_name(p, what, more);
 }
 
