@@ -134,6 +134,16 @@ SPIRA_BOTH float norm_finish(const norm_args &a, float x) {
     return a.act == activation_none || float_is_nan(x) ? x : activation_apply(x, a.act, a.slope);
 }
 
+// What numbers are normalised by.
+struct norm_statistics {
+    float mean, scale; // scale: 1 / sqrt(var + epsilon)
+};
+
+// (x - mean) / sqrt(var + epsilon).
+SPIRA_BOTH float norm_centre(norm_statistics of, float x) {
+    return float_subtract(x, of.mean) * of.scale;
+}
+
 // The gradient of x, which is normalised to `centred`. mean: of g and g * x^
 SPIRA_BOTH float norm_grad_finish(float scale, float g, float centred, const float mean[2]) {
     return (float_subtract(g, mean[0]) - centred * mean[1]) * scale;
@@ -186,12 +196,7 @@ SPIRA_API status norm_host(const norm_args *args) {
 // ---- the host loop of gradients -----------------------------------------------------------------
 // Sums are in double.
 
-// What numbers are normalised by.
-struct norm_statistics {
-    float mean, scale; // scale: 1 / sqrt(var + epsilon)
-};
-
-// Those of the n numbers that each(take) calls take(place, channel) for.
+// The statistics of the n numbers that each(take) calls take(place, channel) for.
 template <typename F>
 SPIRA_API norm_statistics norm_statistics_host(const norm_args &a, double n, F each) {
     double sum = 0, squares = 0;
@@ -202,11 +207,6 @@ SPIRA_API norm_statistics norm_statistics_host(const norm_args &a, double n, F e
         squares += d * d;
     });
     return {mean, norm_scale(a, 1.0f, (float)(squares / n))};
-}
-
-// (x - mean) / sqrt(var + epsilon).
-SPIRA_BOTH float norm_centre(norm_statistics of, float x) {
-    return float_subtract(x, of.mean) * of.scale;
 }
 
 // Gradients of the shift and the gain, as they are summed.

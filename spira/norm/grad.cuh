@@ -151,7 +151,7 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
             }
         }
     }
-    // Here: were nothing inlined, a function's would be counted for other kernels, too.
+    // Not in norm_grad_part: without inlining its array would count for other kernels, too.
     __shared__ norm_pair pairs[(int)norm_threads * (int)norm_group];
 #pragma unroll
     for (int h = 0; h < held; ++h) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 """Norms over all voxels of a batch element: GroupNorm and instance norm. (Those of rows are
-PyTorch's modules; with_act and SparseSequential compute them.)"""
+PyTorch's modules, which compute them; with_act does so by kernels of spira.)"""
 import torch
 from torch import nn
 
