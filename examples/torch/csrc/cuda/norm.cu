@@ -10,7 +10,9 @@
 #include "spira/base/launch.cuh"
 #include "spira/numeric.cuh"
 
+#ifdef __CUDACC__
 #include <cooperative_groups.h>
+#endif
 
 namespace spira_torch {
 namespace gpu {
