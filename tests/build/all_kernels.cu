@@ -38,6 +38,8 @@ struct any_arguments {
     row_splat_args splat;
     norm_args rows_norm;
     norm_grad_args rows_norm_grad;
+    gate_args gated;
+    gate_grad_args gated_grad;
     pool_args pool;
     pool_grad_args pool_grad;
     voxel_features_grad_args features_grad;
@@ -157,6 +159,8 @@ int all_kernels(const any_arguments *a, voxel_set<uint32_t> narrow, voxel_set<ui
         row_gather_grad(&a->gather_grad, a->stream),
         norm(&a->rows_norm, a->stream),
         norm_grad(&a->rows_norm_grad, a->memory, a->bytes, a->stream),
+        gate(&a->gated, a->stream),
+        gate_grad(&a->gated_grad, a->stream),
         row_blend(&a->blend, a->stream),
         row_lists(&a->lists, a->memory, a->bytes, a->stream),
         row_splat(&a->splat, a->stream),

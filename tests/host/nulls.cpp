@@ -11,6 +11,7 @@
 #include "../../spira/dense.h"
 #include "../../spira/downsample.h"
 #include "../../spira/exchange.h"
+#include "../../spira/gate.h"
 #include "../../spira/join.h"
 #include "../../spira/net.h"
 #include "../../spira/net_blob.h"
@@ -89,6 +90,8 @@ TEST(nulls_are_refused_by_host_functions) {
     REFUSES(expand_need);
     REFUSES(expand_host_workspace<uint32_t>);
     REFUSES(expand_host<uint32_t>);
+    REFUSES(gate_host);
+    REFUSES(gate_grad_host);
     REFUSES(join_host_workspace<uint32_t>);
     REFUSES(join_host<uint32_t>);
     REFUSES(join_sum_host);

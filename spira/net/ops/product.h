@@ -4,6 +4,7 @@
 #ifndef SPIRA_NET_OPS_PRODUCT_H
 #define SPIRA_NET_OPS_PRODUCT_H
 
+#include "../../gate.h"
 #include "base.h"
 
 namespace spira {
@@ -30,33 +31,19 @@ SPIRA_API status net_op_shape(net_op_product, net_plan *p, int i) {
                : net_fault("source2 (of other channels than source)", i);
 }
 
-// out[i] = in[i] * in2[i], rounded once.
-struct net_product_args {
-    numeric type;
-    int channels;
-    const void *in, *in2; // [capacity, channels]
-    const int32_t *count; // [1] rows
-    int32_t capacity;
-    void *out; // [capacity, channels]
-};
-
+// A gate without activation.
 template <typename W>
-SPIRA_API net_product_args net_product_args_of(const net_plan *p, int i,
-                                               const net_run_args<W> *run) {
-    net_product_args args = net_args<net_product_args>(p, i, run);
-    args.in2 = net_in(p, p->layers[i].source2, run);
+SPIRA_API gate_args net_product_args(const net_plan *p, int i, const net_run_args<W> *run) {
+    gate_args args = net_args<gate_args>(p, i, run);
+    args.gate = net_in(p, p->layers[i].source2, run);
     return args;
 }
 
 template <typename W>
 SPIRA_API status net_op_run_host(net_op_product, const net_plan *p, int i,
                                  const net_run_args<W> *run) {
-    const net_product_args a = net_product_args_of(p, i, run);
-    const int64_t all = (int64_t)count_clamp(*a.count, a.capacity) * a.channels;
-    for (int64_t e = 0; e < all; ++e) {
-        ((float *)a.out)[e] = ((const float *)a.in)[e] * ((const float *)a.in2)[e];
-    }
-    return status_success();
+    const gate_args args = net_product_args(p, i, run);
+    return gate_host(&args);
 }
 
 } // namespace spira
