@@ -10,9 +10,10 @@
 // features, 64 channels; "norm": LayerNorm and SiLU of those, for all voxels; "largest": the mask
 // of the best half by a channel; "hilbert": the order along Hilbert's curve, with codes and ranks;
 // "gather_grad": the gradient of "gather"; "norm_grad": all three gradients of LayerNorm;
-// "norm_groups": GroupNorm of 32 groups; "norm_groups_grad": its input gradient. A point in each
-// voxel: "points": its eight neighbours and their weights; "blend": its features; "lists" and
-// "splat": from points back to voxels.
+// "gate": those features times SiLU of others; "gate_grad": both gradients, by SiLU and, "gelu", by
+// exact GELU; "norm_groups": GroupNorm of 32 groups; "norm_groups_grad": its input gradient. A
+// point in each voxel: "points": its eight neighbours and their weights; "blend": its features;
+// "lists" and "splat": from points back to voxels.
 #include "bench.cuh"
 
 enum { generate_steps = 4, generate_channels = 8, generate_features = 64 };
@@ -28,6 +29,8 @@ struct generate_work {
     spira::row_gather_grad_args gather_grad;
     spira::norm_args norm;
     spira::norm_grad_args norm_grad;
+    spira::gate_args gate;
+    spira::gate_grad_args gate_grad, gate_grad_gelu;
     spira::norm_groups_args<generate_word> norm_groups;
     spira::norm_groups_grad_args<generate_word> norm_groups_grad;
     spira::interpolate_args<generate_word> points;
@@ -84,6 +87,20 @@ static spira::status generate_norm_grad(void *context, cudaStream_t stream) {
     const generate_work *w = (const generate_work *)context;
     return spira::norm_grad<spira::numeric_f16>(&w->norm_grad, w->scratch, w->scratch_bytes,
                                                 stream);
+}
+
+static spira::status generate_gate(void *context, cudaStream_t stream) {
+    return spira::gate<spira::numeric_f16>(&((const generate_work *)context)->gate, stream);
+}
+
+static spira::status generate_gate_grad(void *context, cudaStream_t stream) {
+    const generate_work *w = (const generate_work *)context;
+    return spira::gate_grad<spira::numeric_f16>(&w->gate_grad, stream);
+}
+
+static spira::status generate_gate_grad_gelu(void *context, cudaStream_t stream) {
+    const generate_work *w = (const generate_work *)context;
+    return spira::gate_grad<spira::numeric_f16>(&w->gate_grad_gelu, stream);
 }
 
 static spira::status generate_norm_groups(void *context, cudaStream_t stream) {
@@ -149,6 +166,26 @@ static void generate_scratch(generate_work *w, bench_pool *pool) {
         room(spira::subdivide_workspace(&step, &bytes));
     }
     w->scratch = bench_device<char>(pool, (int64_t)w->scratch_bytes);
+}
+
+// Features gated by others; every array is one of its own, as in training.
+static void generate_gate_make(bench_pool *pool, generate_work *w, int64_t values) {
+    spira::gate_args &a = w->gate;
+    a.in = w->norm.in;
+    a.gate = bench_upload(pool, bench_download(pool, (const uint16_t *)a.in, values), values);
+    a.channels = generate_features;
+    a.type = spira::numeric_f16;
+    a.act = spira::activation_silu;
+    a.count = w->norm.count;
+    a.capacity = w->norm.capacity;
+    a.out = w->norm.out;
+    w->gate_grad.gate = a;
+    w->gate_grad.gate.out = nullptr;
+    w->gate_grad.out_grad = a.out;
+    w->gate_grad.in_grad = bench_device<uint16_t>(pool, values);
+    w->gate_grad.gate_grad = bench_device<uint16_t>(pool, values);
+    w->gate_grad_gelu = w->gate_grad;
+    w->gate_grad_gelu.gate.act = spira::activation_gelu;
 }
 
 // A point in each voxel, and what goes between both.
@@ -285,6 +322,7 @@ static void generate_work_make(bench_pool *pool, const bench_scene<generate_word
     w->norm_grad.in_grad = w->norm_groups_grad.in_grad = w->norm.out;
     w->norm_grad.gain_grad = bench_device<float>(pool, generate_features);
     w->norm_grad.shift_grad = bench_device<float>(pool, generate_features);
+    generate_gate_make(pool, w, values);
     generate_points_make(pool, scene, w);
     generate_scratch(w, pool);
 }
@@ -399,6 +437,9 @@ static void generate_run_input(bench_session *s, const bench_input *input) {
                 {"hilbert", generate_curve},
                 {"gather_grad", generate_gather_grad},
                 {"norm_grad", generate_norm_grad},
+                {"gate", generate_gate},
+                {"gate_grad", generate_gate_grad},
+                {"gate_grad gelu", generate_gate_grad_gelu},
                 {"norm_groups", generate_norm_groups},
                 {"norm_groups_grad", generate_norm_groups_grad},
                 {"points", generate_points},

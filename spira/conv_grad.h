@@ -17,7 +17,8 @@
 // without a further pass.
 //
 // out_grad is the gradient of the sums: where a layer has a batch norm or an activation, apply
-// their gradients first. The gradient of the layer's residual is out_grad itself.
+// their gradients first; gate_grad (gate.cuh) has those of activations. The gradient of the layer's
+// residual is out_grad itself.
 #ifndef SPIRA_CONV_GRAD_H
 #define SPIRA_CONV_GRAD_H
 
