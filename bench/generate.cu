@@ -432,22 +432,24 @@ static void generate_run_input(bench_session *s, const bench_input *input) {
     const struct {
         const char *method;
         bench_step step;
-    } more[] = {{"norm", generate_norm},
-                {"largest", generate_largest},
-                {"hilbert", generate_curve},
-                {"gather_grad", generate_gather_grad},
-                {"norm_grad", generate_norm_grad},
-                {"gate", generate_gate},
-                {"gate_grad", generate_gate_grad},
-                {"gate_grad gelu", generate_gate_grad_gelu},
-                {"norm_groups", generate_norm_groups},
-                {"norm_groups_grad", generate_norm_groups_grad},
-                {"points", generate_points},
-                {"blend", generate_blend},
-                {"lists", generate_lists},
-                {"splat", generate_splat}};
+        int arrays; // of features, each read or written once; 0: other arrays, too
+    } more[] = {{"norm", generate_norm, 2},
+                {"largest", generate_largest, 0},
+                {"hilbert", generate_curve, 0},
+                {"gather_grad", generate_gather_grad, 0},
+                {"norm_grad", generate_norm_grad, 3},
+                {"gate", generate_gate, 3},
+                {"gate_grad", generate_gate_grad, 5},
+                {"gate_grad gelu", generate_gate_grad_gelu, 5},
+                {"norm_groups", generate_norm_groups, 0},
+                {"norm_groups_grad", generate_norm_groups_grad, 0},
+                {"points", generate_points, 0},
+                {"blend", generate_blend, 0},
+                {"lists", generate_lists, 0},
+                {"splat", generate_splat, 0}};
     for (const auto &one : more) {
         row.method = one.method;
+        row.bytes = one.arrays * (int64_t)row.voxels * generate_features * 2;
         row.time = bench_measure(s->stream, one.step, &w);
         bench_print(s, &row);
     }
