@@ -114,12 +114,14 @@ SPIRA_API status gate_grad_check(const gate_grad_args *args) {
 
 // The factor that a number of `gate` is. NaN stays NaN.
 SPIRA_BOTH float gate_factor(float gate, activation act, float slope) {
-    return float_is_nan(gate) ? gate : activation_apply(gate, act, slope);
+    const float factor = activation_apply(gate, act, slope); // without a branch
+    return float_is_nan(gate) ? gate : factor;
 }
 
 // The slope of that factor; of a NaN it is NaN, except without an activation.
 SPIRA_BOTH float gate_slope(float gate, activation act, float slope) {
-    return act != activation_none && float_is_nan(gate) ? gate : activation_slope(gate, act, slope);
+    const float of = activation_slope(gate, act, slope); // without a branch
+    return act != activation_none && float_is_nan(gate) ? gate : of;
 }
 
 // The host loop of `gate` (gate.cuh), on host memory.
