@@ -8,9 +8,9 @@
 //
 // Everything is fp32, and rounded once, to the format of the features. act' is activation_slope.
 //
-// The two halves of a layer with 2 * channels outputs need no copy: gate is the layer's output, in
-// is gate + channels, and both pitches are 2 * channels. Gradients have the pitch of what they are
-// gradients of, so both can go to one array of that shape.
+// The two halves of a layer with 2 * channels outputs need no copy: gate is its first output, say,
+// in lies `channels` elements behind it, and both have the pitch 2 * channels. Gradients have the
+// pitch of what they are gradients of, so both can go to one array of that shape.
 #ifndef SPIRA_GATE_H
 #define SPIRA_GATE_H
 

@@ -23,15 +23,15 @@ struct gate_cut {
 // The piece of a thread: where it begins in arrays of each pitch, and how many elements it has.
 struct gate_place {
     int64_t in, gate, out;
-    int left; // 0 and less: none
+    int left; // 0: none
 };
 
 SPIRA_DEVICE gate_place gate_place_of(const gate_args &a, const gate_cut cut) {
     const int64_t n = (int64_t)blockIdx.x * gate_threads + threadIdx.x;
     const int64_t count = count_clamp(*a.count, a.capacity);
     if (cut.pieces == 0) {
-        const int64_t at = n * gate_piece;
-        return {at, at, at, (int)min_of(count * a.channels - at, gate_piece)};
+        const int64_t at = n * gate_piece, left = count * a.channels - at;
+        return {at, at, at, (int)max_of(min_of(left, gate_piece), 0)}; // `left` may not fit int
     }
     const int64_t row = n >> 32 ? n / cut.pieces : (int64_t)((uint32_t)n / (uint32_t)cut.pieces);
     const int first = (int)(n - row * cut.pieces) * gate_piece;
@@ -77,7 +77,7 @@ SPIRA_KERNEL void __launch_bounds__(gate_threads)
     gate_kernel(const __grid_constant__ gate_args a, const gate_cut cut) {
     pdl_wait();
     const gate_place at = gate_place_of(a, cut);
-    if (at.left <= 0) {
+    if (at.left == 0) {
         return;
     }
     const bool wide = cut.wide && at.left == gate_piece;
@@ -99,7 +99,7 @@ SPIRA_KERNEL void __launch_bounds__(gate_threads)
     gate_grad_kernel(const __grid_constant__ gate_grad_args g, const gate_cut cut) {
     const gate_args &a = g.gate;
     const gate_place at = gate_place_of(a, cut);
-    if (at.left <= 0) {
+    if (at.left == 0) {
         return;
     }
     const bool wide = cut.wide && at.left == gate_piece;
