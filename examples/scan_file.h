@@ -304,8 +304,8 @@ SPIRA_API void scan_points_measure(const table *t, const scan_order *order, bool
     out->dropped = t->rows - kept;
     for (int a = 0; a < 3 && !exact; ++a) {
         const bool far_off = lo[a] < -8192 || hi[a] > 8192;
-        const double extent = hi[a] - lo[a]; // what lies beyond 10^9 m is refused later
-        const bool wide = far_off && extent > 16384 && extent <= 2e9;
+        const bool places = lo[a] >= -1e9 && hi[a] <= 1e9; // others are refused later
+        const bool wide = far_off && places && hi[a] - lo[a] > 16384;
         const double low = wide ? scan_points_median(t, order, a, lo[a], hi[a]) : lo[a];
         const bool around = wide && fabs(low) <= 8192; // most points lie around 0
         out->origin[a] = far_off && !around ? floor(low / 100) * 100 : 0;

@@ -575,6 +575,12 @@ TEST(scan_refuses_numpy) {
           status_not_finite,
           "row 0",
           {}},
+         {"h2.npy", // nanoseconds, a tenth of a second of them: float64 has steps of 256 there
+          npy_of("<f8", "(3, 3)",
+                 row<double>({1.7e18, 0, 0, 1.7e18 + 5e7, 0, 0, 1.7e18 + 1e8, 0, 0})),
+          status_not_finite,
+          "row 0",
+          {}},
          {"i.npy", npy_of("<i8", "(1, 3)", row<int64_t>({0, 0, 2147483648.0})), bad, "32 bits", {}},
          {"j.npz", npz("a.npy", npy_of("<f4", "(2, 4)", floats), 8), bad, "savez_compressed", {}},
          {"k.npz", npz("a.npy", npy_of("<f4", "(2, 4)", floats), 0, 2), bad, "2 arrays", {}},
