@@ -262,3 +262,55 @@ TEST(torch_norm_planted_errors_are_found) {
     CHECK(!agrees<float>(&c, numeric_f32, &random));
     emulate::meetings_skipped = false;
 }
+
+// A channel with an infinity has no variance, as in PyTorch, whatever ReLU follows; a result that
+// is no number hands its gradient on. So what scales losses sees both.
+TEST(torch_norm_hides_nothing) {
+    const device_info device = device_made(90, 2, 232448, true);
+    enum { rows = 9, channels = 4, all = rows * channels };
+    for (bool relu : {false, true}) {
+        norm_job j = {};
+        float x[all], y[all], residual[all] = {}, grad[all], grad_x[all], grad_residual[all];
+        float mean[channels], invstd[channels], running_mean[channels] = {}, sums[2][channels];
+        float running_var[channels] = {1, 1, 1, 1};
+        for (int i = 0; i < all; ++i) {
+            x[i] = (float)(i * i % 7);
+            grad[i] = 1;
+        }
+        x[5 * channels + 1] = INFINITY;
+        residual[6 * channels + 2] = NAN;
+        grad[6 * channels + 2] = NAN;
+        j.type = numeric_f32;
+        j.x = x;
+        j.residual = residual;
+        j.capacity = rows;
+        j.channels = channels;
+        j.relu = relu;
+        j.y = y;
+        j.mean = mean;
+        j.invstd = invstd;
+        j.running_mean = running_mean;
+        j.running_var = running_var;
+        j.momentum = 0.1f;
+        j.eps = 1e-3f;
+        std::vector<float> slots((size_t)gpu::norm_slots(&device, channels));
+        CHECK_OK(gpu::norm(&device, &j, slots.data(), nullptr));
+        CHECK(float_is_nan(invstd[1]) && float_is_nan(running_var[1]));
+        CHECK(float_is_finite(invstd[0]) && float_is_finite(running_var[0]));
+        for (int r = 0; r < rows; ++r) {
+            CHECK(float_is_nan(y[r * channels + 1]) && float_is_finite(y[r * channels]));
+            CHECK(float_is_nan(y[r * channels + 2]) == (r == 6));
+        }
+        j.y = nullptr;
+        j.residual = nullptr;
+        j.output = relu ? y : nullptr;
+        j.grad = grad;
+        j.grad_x = grad_x;
+        j.grad_residual = grad_residual;
+        j.bias_grad = sums[0];
+        j.weight_grad = sums[1];
+        CHECK_OK(gpu::norm_backward(&device, &j, slots.data(), nullptr));
+        CHECK(float_is_nan(grad_residual[6 * channels + 2]) && float_is_nan(sums[0][2]));
+        CHECK(float_is_finite(sums[0][0]) && float_is_finite(grad_x[0]));
+    }
+}

@@ -103,7 +103,7 @@ SPIRA_DEVICE float norm_masked(const norm_job &job, const norm_column<wide> &c, 
     if (!job.output) {
         y = element_from_float<E>(norm_value(x, c.mean[i], c.scale[i], c.bias[i]));
     }
-    return element_to_float(y) > 0.0f ? g : 0.0f;
+    return element_to_float(y) <= 0.0f ? 0.0f : g; // of NaN, too: what scales losses sees it
 }
 
 // ---- sums ---------------------------------------------------------------------------------------
@@ -200,7 +200,8 @@ SPIRA_DEVICE void norm_channel(const norm_job &job, int channel, float a, float 
     const float n = (float)norm_rows(job);
     const float centre = n > 0.0f ? element_to_float(((const E *)job.x)[channel]) : 0.0f;
     const float shift = n > 0.0f ? a / n : 0.0f;
-    const float variance = n > 0.0f ? fmaxf(b / n - shift * shift, 0.0f) : 0.0f;
+    const float spread = n > 0.0f ? b / n - shift * shift : 0.0f;
+    const float variance = spread < 0.0f ? 0.0f : spread; // NaN stays
     job.mean[channel] = centre + shift;
     job.invstd[channel] = rsqrtf(variance + job.eps);
     if (job.running_mean && n > 0.0f) {
