@@ -43,7 +43,7 @@ SPIRA_API status order_workspace(const order_request *request, int maps, size_t 
 //          where the device can (base/launch.cuh), as the others are in any case
 // outputs  the layout of each request: all row groups of its capacity; those past the count have
 //          rows of -1 and no offsets. Layouts must not overlap each other, a map or the scratch
-// Asynchronous, three to five launches; deterministic, the same bytes as order_build_host.
+// Asynchronous, three to six launches; deterministic, the same bytes as order_build_host.
 // cost     reads a map twice; of a compact map, first the `has` words, then the records. Writes 256
 //          bytes for each offset of each row group. Writes and reads 16 bytes for each output
 SPIRA_LAUNCHER status order_build(const device_info *gpu, const order_request *request, int maps,

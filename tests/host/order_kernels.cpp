@@ -146,9 +146,11 @@ TEST(order_kernels_many_maps) {
                                  scene_make({3, 3, 3}, 0, 10, fill_all, true),
                                  scene_make({1, 3, 13}, 150, 150, fill_sparse, false),
                                  scene_make({5, 5, 5}, 90, 300, fill_by_offset, true),
+                                 scene_make({7, 7, 7}, 130, 130, fill_by_offset, true),
                                  scene_make({1, 1, 3}, 64, 64, fill_all, false)};
-    scenes[1].told = 1 << 30;
+    scenes[1].told = scenes[6].told = 1 << 30;
     check_scenes(scenes, 1);
+    CHECK_EQUAL(emulate::launched.size(), 6);
 }
 
 // The tickets of a map: each run, and behind those of each scope its schedule.
