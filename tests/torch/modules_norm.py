@@ -434,6 +434,21 @@ def compare_packed(layer, kind, call):
     del layer._packed
 
 
+def test_pack_of_weights_that_are_gone():
+    """New weights may lie where packed ones were."""
+    packed_of = sys.modules["spira.pytorch.with_act"].packed_of
+    for make in (lambda: nn.Linear(24, 24, bias=False),
+                 lambda: spconv.SubMConv3d(24, 24, 3, bias=False), lambda: nn.RMSNorm(24)):
+        layer = make().to(DEVICE, torch.float16)
+        news = lambda: {name: torch.randn_like(t) for name, t in layer.state_dict().items()}
+        layer.load_state_dict(news(), assign=True)
+        spconv.pack(layer)
+        assert packed_of(layer, torch.float16) is not None
+        for _ in range(20):
+            layer.load_state_dict(news(), assign=True)
+            assert packed_of(layer, torch.float16) is None
+
+
 def test_with_act():
     """A layer with the addition and the activation behind it: one kernel without gradients, what
     the modules compute with them; in capacity mode zeros behind the count."""

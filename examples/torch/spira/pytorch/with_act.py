@@ -109,10 +109,13 @@ def as_taps(weight):
     return weight.reshape(len(weight), 1, 1, 1, weight.shape[1])
 
 
+def parameters_of(layer):
+    return [p for p in (layer.weight, getattr(layer, "bias", None)) if p is not None]
+
+
 def key_of(layer, dtype):
     """What the parameters are now."""
-    return dtype, *[(p.data_ptr(), version_of(p), p.dtype) for p in
-                    (layer.weight, getattr(layer, "bias", None)) if p is not None]
+    return dtype, *[(p.data_ptr(), version_of(p), p.dtype) for p in parameters_of(layer)]
 
 
 @torch.no_grad()
@@ -136,11 +139,13 @@ def pack(module, dtype=torch.float16):
             made = layers.conv_pack(layer.weight_of_map(weight), dtype)
         else:
             continue
-        layer._packed = key_of(layer, dtype), made, bias
+        # The memory of the parameters is kept as well: while it is, no others come to lie there.
+        memory = [p.detach() for p in parameters_of(layer)]
+        layer._packed = key_of(layer, dtype), (made, bias), memory
     return module
 
 
 def packed_of(layer, dtype):
     """What pack() has kept for features of a type: of the weight, and the bias; or None."""
     found = layer.__dict__.get("_packed")
-    return found[1:] if found is not None and found[0] == key_of(layer, dtype) else None
+    return found[1] if found is not None and found[0] == key_of(layer, dtype) else None
