@@ -434,6 +434,25 @@ def compare_packed(layer, kind, call):
     del layer._packed
 
 
+def test_norm_of_rows_refuses_gradients_that_it_has_not():
+    """With a residual or an activation there would be none, and nobody would notice."""
+    scene = Scene(channels=24)
+    x = spconv.SparseConvTensor(scene.features.float().to(DEVICE), scene.indices.to(DEVICE),
+                                scene.shape, 2)
+    here = x.coordinates()
+    rows, weight = x.ordered(here), torch.ones(24, device=DEVICE)
+    norm = lambda rows, weight, residual, act: spira.layers.norm_rows(
+        spira.layers.LAYER, rows, weight, None, here.voxels, 1e-5, residual, act)
+    for residual, act in ((rows, 0), (None, 3)):
+        norm(rows, weight, residual, act)
+        for leaf in (rows.clone().requires_grad_(), weight.clone().requires_grad_()):
+            call = lambda: norm(rows if leaf.dim() == 1 else leaf,
+                                weight if leaf.dim() == 2 else leaf, residual, act)
+            raises(NotImplementedError, "without a residual", call)
+            with torch.no_grad():
+                call()
+
+
 def test_pack_of_weights_that_are_gone():
     """New weights may lie where packed ones were."""
     packed_of = sys.modules["spira.pytorch.with_act"].packed_of

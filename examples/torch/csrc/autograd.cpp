@@ -475,6 +475,12 @@ static Tensor norm_rows_autograd(const Tensor &input, const optional<Tensor> &re
                                  const Tensor &count, int64_t kind, double eps, int64_t act,
                                  int64_t flags) {
     if (residual || act) { // of eval mode
+        for (const Tensor &t : {input, maybe(residual), maybe(weight), maybe(bias)}) {
+            if (at::GradMode::is_enabled() && t.defined() && t.requires_grad()) {
+                not_implemented("spira::norm_rows: gradients are of a norm without a residual and "
+                                "an activation; call it under torch.no_grad()");
+            }
+        }
         static const auto op = operation<norm_rows_type>("spira::norm_rows");
         at::AutoDispatchBelowADInplaceOrView below;
         return op.call(input, residual, weight, bias, count, kind, eps, act, flags);
