@@ -278,6 +278,10 @@ static inline spira::status network_read(const char *path, network *n, scan::sca
     network_begin(n, 0);
     spira::status s = scan::table_load(path, &file, why);
     network_text t = {path, 0, n, why};
+    if (!spira::status_failed(s) && memchr(file.data, 0, (size_t)file.bytes)) { // a text would end
+        s = scan::scan_refuse(why, spira::status_file_format, path,
+                              "has bytes of 0, so it is no text");
+    }
     s = spira::status_failed(s) ? s : network_take(&t, (char *)file.data);
     free(file.data);
     return s;

@@ -177,6 +177,9 @@ fault 'norm_groups name=n source=norm groups=3 epsilon=1' 'layer n: groups (they
 fault 'conv name=c source=norm channels=4 size=1,1,1 groups=2' 'layer c: groups'
 fault 'group name=g source=norm channels=4 groups=3 size=3,3,3' 'layer g'
 fault 'generate name=g source=norm' 'line 5: generate is no operation'
+{ head -n 4 "$folder/grow.layers" && printf '\0' && tail -n +5 "$folder/grow.layers"; } >"$folder/fault.layers"
+run 1 --scan "$folder/s.xyz" --voxel 0.1 --net "$folder/fault.layers"
+says "$folder/fault.layers: has bytes of 0"
 
 rm "$folder/scan.png"
 # A shape that grows: its sets are those of the rule, or it fails.
