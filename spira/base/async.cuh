@@ -189,9 +189,13 @@ SPIRA_DEVICE void async_copy_8_cached(uint32_t to, const void *from, bool there)
                  : "memory");
 }
 
-// Copies 4 bytes, both sides aligned to 4, through the multiprocessor's cache (L1).
-SPIRA_DEVICE void async_copy_4_cached(uint32_t to, const void *from) {
-    SPIRA_ASM_80("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+// The same for 4 bytes, both sides aligned to 4.
+SPIRA_DEVICE void async_copy_4_cached(uint32_t to, const void *from, bool there) {
+    SPIRA_ASM_80("{ .reg .pred missing;\n"
+                 "setp.eq.u32 missing, %2, 0;\n"
+                 "cp.async.ca.shared.global [%0], [%1], 4, missing; }" ::"r"(to),
+                 "l"(from), "r"((uint32_t)there)
+                 : "memory");
 }
 
 // Waits for all copies of the calling thread.

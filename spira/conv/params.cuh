@@ -36,7 +36,8 @@ struct conv_params_shortcut {
     const float *bias, *scale, *shift; // [cout], or null
     int cin, cin2, pitch;
     int chunks; // of a row, of both sources; 0: no shortcut
-    bool wide_in, wide_in2, halves;
+    bool wide_in, wide_in2;
+    uint8_t copy_bytes; // as in conv_params
 };
 
 // The parameters of a kernel.
@@ -59,7 +60,7 @@ struct conv_params {
     conv_sizes sizes;
     int split_log;                  // of sizes.split, to the base of two; conv/hopper.cuh
     bool wide_in, wide_in2;         // rows of the sources are aligned to 16 bytes
-    bool halves;                    // of both sources, at least to 8; conv/hopper.cuh
+    uint8_t copy_bytes;             // of an asynchronous copy of other rows: 8, 4, or 0: none
     bool wide_out;                  // rows of outputs and residual are aligned to 4 elements
     bool programmatic;              // see conv_args.programmatic
     conv_params_shortcut shortcut;  // conv/hopper.cuh, conv/portable.cuh
@@ -99,6 +100,14 @@ SPIRA_DEVICE bool conv_in_halves(const char *base, uint32_t pitch) {
 SPIRA_DEVICE void conv_copy_halves(uint32_t to, const char *from, int bytes) {
     async_copy_8_cached(to, from, bytes > 0);
     async_copy_8_cached(to + 8, from + 8, bytes > 8);
+}
+
+// The same for a row that is aligned to 4 bytes.
+SPIRA_DEVICE void conv_copy_words(uint32_t to, const char *from, int bytes) {
+#pragma unroll
+    for (int i = 0; i < conv_lane_bytes; i += 4) {
+        async_copy_4_cached(to + i, from + i, bytes > i);
+    }
 }
 
 // Loads 16 bytes element by element, as far as the row has them (`bytes`); zeros past that.

@@ -121,6 +121,15 @@ SPIRA_API bool conv_rows_aligned(const void *in, int channels, numeric type) {
     return conv_aligned(in, channels, numeric_size(type), conv_lane_bytes);
 }
 
+// Bytes of the widest asynchronous copies, 8 or 4, that rows of a source allow, at most `most`; 0:
+// none.
+SPIRA_API uint8_t conv_rows_copy_bytes(const void *in, int channels, numeric type, uint8_t most) {
+    const int element = numeric_size(type);
+    return most == 8 && conv_aligned(in, channels, element, 8)   ? 8
+           : most >= 4 && conv_aligned(in, channels, element, 4) ? 4
+                                                                 : 0;
+}
+
 // Sets what conv_params and conv_params_shortcut have alike. from: conv_args or conv_shortcut.
 template <typename A, typename P>
 SPIRA_API void conv_sources_set(const conv_shape *s, const A *from, P *p) {
@@ -133,8 +142,10 @@ SPIRA_API void conv_sources_set(const conv_shape *s, const A *from, P *p) {
     p->chunks = conv_shape_chunks(s);
     p->wide_in = conv_rows_aligned(p->in, s->cin, s->type);
     p->wide_in2 = !s->cin2 || conv_rows_aligned(p->in2, s->cin2, s->type);
-    p->halves = conv_aligned(p->in, s->cin, numeric_size(s->type), 8) &&
-                (!s->cin2 || conv_aligned(p->in2, s->cin2, numeric_size(s->type), 8));
+    p->copy_bytes = conv_rows_copy_bytes(p->in, s->cin, s->type, 8);
+    if (s->cin2) {
+        p->copy_bytes = conv_rows_copy_bytes(p->in2, s->cin2, s->type, p->copy_bytes);
+    }
 }
 
 SPIRA_API conv_params_shortcut conv_shortcut_params(const conv_args *a, conv_kernel kernel) {
@@ -183,7 +194,7 @@ SPIRA_API conv_params conv_params_of(const device_info *gpu, const conv_args *a,
     p.pitch = a->pitch_in ? a->pitch_in : s->cin;
     p.pitch_out = a->pitch_out ? a->pitch_out : s->cout;
     p.wide_in = p.wide_in && conv_rows_aligned(p.in, p.pitch, s->type);
-    p.halves = p.halves && conv_aligned(p.in, p.pitch, numeric_size(s->type), 8);
+    p.copy_bytes = conv_rows_copy_bytes(p.in, p.pitch, s->type, p.copy_bytes);
     p.chunks1 = conv_chunks(s->cin, s->type);
     if (kernel == conv_kernel_hopper) {
         p.chunks = hopper_chunks(s);

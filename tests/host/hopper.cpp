@@ -94,6 +94,52 @@ TEST(hopper_emulated_unaligned_rows) {
     }
 }
 
+// Rows of every even number of channels, alone and beside others, in arrays off their alignment.
+TEST(hopper_emulated_even_counts) {
+    for (int cin = 2; cin <= 130; cin += 2) {
+        random_state random = random_make((uint64_t)cin);
+        const int cin2 = cin % 8 == 6 ? 132 - cin : 0, cout = cin % 3 ? 40 : 96;
+        const numeric type = cin % 4 ? numeric_f16 : numeric_bf16;
+        layer l = layer_of(&random, shape_make(3, cin, cin2, cout, type), {150, 140, 9}, 40, 0,
+                           with_bias);
+        l.sizes = hopper_sizes_choose(&l.joined.main.shape, 140, &hopper::device);
+        l.joined.main.off.in = 2;
+        l.joined.main.off.in2 = cin / 8 % 2 * 2;
+        l.seed = (uint64_t)cin;
+        REQUIRE(layer_check<hopper>(&l, "even counts"));
+    }
+}
+
+// The asynchronous copies of rows: the widest that all rows of both sources allow.
+TEST(hopper_copy_bytes) {
+    const struct {
+        int cin, off, cin2, off2, pitch, bytes;
+        numeric type;
+    } rows[] = {{64, 0, 0, 0, 0, 8, numeric_f16},   {36, 0, 0, 0, 0, 8, numeric_f16},
+                {64, 4, 0, 0, 0, 8, numeric_f16},   {36, 2, 0, 0, 0, 4, numeric_bf16},
+                {34, 0, 0, 0, 0, 4, numeric_f16},   {34, 2, 0, 0, 0, 4, numeric_f16},
+                {34, 1, 0, 0, 0, 0, numeric_f16},   {33, 0, 0, 0, 0, 0, numeric_bf16},
+                {64, 0, 34, 0, 0, 4, numeric_f16},  {34, 0, 64, 0, 0, 4, numeric_f16},
+                {36, 0, 36, 2, 0, 4, numeric_bf16}, {36, 0, 36, 3, 0, 0, numeric_f16},
+                {36, 0, 33, 0, 0, 0, numeric_f16},  {36, 0, 0, 1, 0, 8, numeric_f16},
+                {36, 0, 0, 0, 38, 4, numeric_f16},  {34, 0, 0, 0, 36, 4, numeric_f16},
+                {36, 0, 0, 0, 41, 0, numeric_f16},  {36, 0, 0, 0, 0, 4, numeric_i8},
+                {40, 0, 0, 0, 0, 8, numeric_i8},    {34, 0, 0, 0, 0, 0, numeric_i8},
+                {40, 4, 24, 0, 0, 4, numeric_i8}};
+    alignas(16) static const char memory[64] = {};
+    const conv_map map = conv_map_identity(nullptr, 1);
+    for (const auto &r : rows) {
+        conv_args a = {};
+        a.shape = shape_make(1, r.cin, r.cin2, 64, r.type);
+        a.in = memory + r.off * numeric_size(r.type);
+        a.in2 = memory + r.off2 * numeric_size(r.type);
+        a.pitch_in = r.pitch;
+        a.map = &map;
+        const conv_params p = conv_params_of(&hopper::device, &a, conv_kernel_hopper);
+        CHECK_EQUAL((int)p.copy_bytes, r.bytes);
+    }
+}
+
 // Rows that are slices of wider ones.
 TEST(hopper_emulated_slices) {
     for (const auto &by : slices_tested) {

@@ -532,8 +532,8 @@ inline void async_copy_8_cached(uint32_t to, const void *from, bool there) {
     async_copy_aligned<8>(to, from, there);
 }
 
-inline void async_copy_4_cached(uint32_t to, const void *from) {
-    emulate::own_state().copies.push_back(emulate::copy_begin(to, from, 4));
+inline void async_copy_4_cached(uint32_t to, const void *from, bool there) {
+    async_copy_aligned<4>(to, from, there);
 }
 
 inline void async_copy_16_signed(uint32_t to, const void *from, int there) {

@@ -12,11 +12,11 @@ namespace spira {
 
 // A lane's piece of a chunk.
 struct hopper_piece {
-    const char *base; // of row 0
-    uint32_t pitch;   // bytes to the next row
-    int bytes;        // that the row has from here on; 0 or less: the piece is zeros
-    bool wide;        // the pieces of the whole warp are aligned
-    bool halves;      // at least to 8 bytes
+    const char *base;   // of row 0
+    uint32_t pitch;     // bytes to the next row
+    int bytes;          // that the row has from here on; 0 or less: the piece is zeros
+    bool wide;          // the pieces of the whole warp are aligned
+    uint8_t copy_bytes; // see conv_params
 };
 
 // p: conv_params or conv_params_shortcut.
@@ -29,7 +29,7 @@ SPIRA_DEVICE hopper_piece hopper_piece_of(const P &p, int piece) {
     from.bytes = (second ? p.cin2 : p.cin) * (int)sizeof(E) - at;
     from.base = (const char *)(second ? p.in2 : p.in) + (from.bytes > 0 ? at : 0);
     from.wide = __all_sync(~0u, second ? p.wide_in2 : p.wide_in);
-    from.halves = p.halves;
+    from.copy_bytes = p.copy_bytes;
     // Keeps the sum in one register: the compiler would add array and offset for each row.
 #ifdef __CUDA_ARCH__
     asm volatile("" : "+l"(from.base));
@@ -54,27 +54,29 @@ SPIRA_DEVICE void hopper_gather(const hopper_piece &from, const int32_t (&source
     }
 }
 
-// The same for rows that are not aligned to 16 bytes: by asynchronous copies of 8 where all rows of
-// the layer allow it, else element by element. Not inlined: all kernels share it. source, second:
-// the lane's rows, of the first half of the row group and of the second.
+// The same for rows that are not aligned to 16 bytes: by asynchronous copies of 8 or 4 where all
+// rows of the layer allow it, else element by element. Not inlined: all kernels share it. source,
+// second: the lane's rows, of the first half of the row group and of the second.
 template <typename E, int log>
 [[maybe_unused]] static __device__ __noinline__ void
 hopper_gather_unaligned(hopper_piece from, int32_t source, int32_t second, uint32_t to) {
     enum { lanes = 1 << (log - 4), rows = 32 / lanes };
     const int lane = threadIdx.x % 32, own = lane / lanes;
-    const uint32_t piece = (uint32_t)(lane % lanes * conv_lane_bytes);
+    uint32_t place = to + wgmma_place((uint32_t)(own << log | lane % lanes * conv_lane_bytes), log);
+    const uint32_t swizzle = wgmma_place(512, log) ^ 512; // of 512 bytes: rows at a time
 #pragma unroll 1
     for (int row = own; row < order_rows; row += rows) {
-        int32_t low = __shfl_sync(~0u, source, row % 32);
-        int32_t high = __shfl_sync(~0u, second, row % 32), at = row < 32 ? low : high;
+        const int32_t at = __shfl_sync(~0u, row < 32 ? source : second, row % 32);
         const char *own_row = from.base + conv_multiply_wide((uint32_t)max(at, 0), from.pitch);
         const int bytes = at >= 0 ? from.bytes : 0;
-        const uint32_t place = to + wgmma_place((uint32_t)(row << log) | piece, log);
-        if (from.halves) {
+        if (from.copy_bytes == 8) {
             conv_copy_halves(place, own_row, bytes);
+        } else if (from.copy_bytes) {
+            conv_copy_words(place, own_row, bytes);
         } else {
             shared_store_4(place, conv_read_each<E>(own_row, bytes));
         }
+        place = (place + 512) ^ swizzle;
     }
 }
 

@@ -65,7 +65,7 @@ SPIRA_DEVICE void hopper_rows_copy(const conv_params &p, int first,
 // Whether all rows are read by asynchronous copies.
 template <bool shortcut>
 SPIRA_DEVICE bool hopper_copies_all(const conv_params &p) {
-    return p.halves && (!shortcut || p.shortcut.halves);
+    return p.copy_bytes && (!shortcut || p.shortcut.copy_bytes);
 }
 
 // Arrives at `barrier` when the warp's rows have been written. The arrival that follows copies
