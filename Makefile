@@ -195,12 +195,12 @@ FRONT_ALONE  := $(filter $(patsubst %,examples/%.cu,density levels quantize scan
 FRONT_UNITED := $(filter-out $(FRONT_ALONE) examples/engine.cu,$(EXAMPLES) $(BENCHES))
 GPU_MADE     := $(if $(PTX_ONLY),$(FRONT_ALONE:%.cu=build/fronts/%.ok) \
                   $(if $(FRONT_UNITED),build/fronts/part_0.ok build/fronts/part_1.ok),$(GPU_BUILDS))
-TESTS_BUILT := $(if $(NVCC),build/test_gpu build/test_calls $(if $(CUBLAS),build/test_cublas))
+TESTS_BUILT := $(if $(NVCC),build/test_gpu build/test_calls build/test_dry $(if $(CUBLAS),build/test_cublas))
 
 all: $(HOST_BUILDS) $(TESTS_BUILT) $(if $(NVCC),$(GPU_MADE))
 
 # GPU tests that cannot be compiled, for want of nvcc or cuBLAS, are counted as skipped.
-UNBUILT = $(shell cat $(if $(NVCC),tests/gpu/cublas.cu,$(CUDA_TESTS)) | grep -cE '^(DEVICE_)?TEST.[a-z]')
+UNBUILT = $(shell cat $(if $(NVCC),tests/gpu/cublas.cu,$(CUDA_TESTS) tests/dry/launches.cpp) | grep -cE '^(DEVICE_)?TEST.[a-z]')
 
 # A recipe that names MAKE itself would run under `make -n`.
 THIS_MAKE := $(MAKE)
@@ -368,6 +368,25 @@ build/test_calls: LIBS = $$(sed 's/CALL(\(.*\))/-Xlinker --wrap=\1/' $(CALLS).li
 build/test_gpu build/test_cublas build/test_calls build/test_race:
 	$(call step,link $@,$(NVCC) -Xcompiler -fopenmp $(call build_for,$(ARCH)) $(filter %.o,$^) $(LIBS) -o $@)
 
+# What the host does when a launch fails: with a CUDA runtime that launches nothing (tests/dry). No code
+# of kernels is made.
+build/dry/%.o: tests/dry/%.cu
+	$(call step,nvcc $< (front end),$(NVCC) $(NVCCFLAGS) $(call ptx,90a) $(HASTY) $(FRONT) $(DEPENDS) -c $< -o $@)
+
+build/dry/%.o: HOST_LEVEL := -O0
+build/dry/%.o: LINES :=
+
+DRY_INCLUDES := $(if $(NVCC),-isystem $(dir $(NVCC))../include)
+
+build/dry/launches.o: tests/dry/launches.cpp
+	$(call step,c++ $<,$(CXX) -O1 $(HOSTFLAGS) $(if $(CUBLAS),-DDRY_CUBLAS) $(DRY_INCLUDES) $(DEPENDS) -c $< -o $@)
+
+build/dry/cudart.o: tests/dry/cudart.c
+	$(call step,cc $<,$(CC) -O1 $(STRICT) -DDRY_ALONE $(DRY_INCLUDES) $(DEPENDS) -c $< -o $@)
+
+build/test_dry: $(patsubst %,build/dry/%.o,launches cudart calls $(if $(CUBLAS),calls_cublas))
+	$(call step,link $@,$(CXX) -fopenmp $(filter %.o,$^) -o $@)
+
 # Binaries for another architecture are built again, and so are objects whose kernels were not.
 SCANS_BUILT := $(foreach f,int8 fp16 bf16 tf32 fp32,build/scan_$f $(foreach p,1 2 3,build/scan/$f.$p.o))
 $(TESTS_BUILT) build/test_race $(GPU_BUILDS) $(SCANS_BUILT): build/arch_$(BUILT)
@@ -434,7 +453,7 @@ build/tensorrt/test: build/tensorrt/plugin.o build/host/harness.o
 	$(call step,link $@,$(CXX) $(OPENMP) -pthread -rdynamic $^ -L$(CUDART) -Xlinker -rpath=$(CUDART) \
 	      -lcudart -ldl -o $@)
 
-build/tensorrt/libdry.so: tests/tensorrt/dry.c
+build/tensorrt/libdry.so: tests/dry/cudart.c
 	$(call step,cc $<,$(CC) -O1 $(STRICT) -fPIC -shared -isystem $(CUDART)/../include $< -o $@)
 
 ifneq (,$(and $(NVCC),$(wildcard $(TENSORRT)/NvInfer.h)))

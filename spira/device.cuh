@@ -48,7 +48,9 @@ SPIRA_LAUNCHER void *device_driver_function(const char *name) {
 #else
     const cudaError_t error = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
 #endif
-    return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : nullptr;
+    return !status_failed(status_from_cuda(error, name)) && found == cudaDriverEntryPointSuccess
+               ? function
+               : nullptr;
 }
 
 // Fills `d` for the current device. Once, at start: it takes some microseconds, and loads the

@@ -103,8 +103,7 @@ SPIRA_API status map_build_forms(const word_layout *layout, const kernel_shape *
     SPIRA_TRY(map_forms_check(layout, kernel, &source, &outputs, forms));
     SPIRA_TRY(map_kinds_check(forms, kinds));
     const map_request<W> request = {*kernel, source, outputs, *forms}, *one = &request;
-    SPIRA_TRY((map_launcher_of<W, kinds>(one)(layout, &one, 1, false, stream)));
-    return status_of_launch("map_build");
+    return map_launcher_of<W, kinds>(one)(layout, &one, 1, false, stream);
 }
 
 // Builds an output-stationary kernel map.
@@ -158,7 +157,7 @@ SPIRA_API status map_build_batch(const device_info *gpu, const word_layout *layo
             }
         }
     }
-    return status_of_launch("map_build");
+    return status_success();
 }
 
 // ---- pair lists ---------------------------------------------------------------------------------

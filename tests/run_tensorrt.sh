@@ -3,7 +3,7 @@
 # tests/run_tensorrt.sh: builds and tests the TensorRT plugin where its headers are: TENSORRT names
 # the folder of NvInfer.h. Where LD_LIBRARY_PATH has libtensorrt_rtx.so and
 # libtensorrt_onnxparser_rtx.so, TensorRT-RTX builds an engine with it. The checks of a frame are
-# run without a GPU, too (tensorrt/dry.c). Last line: passed, failed, skipped.
+# run without a GPU, too (dry/cudart.c). Last line: passed, failed, skipped.
 set -u
 cd "$(dirname "$0")/.."
 
