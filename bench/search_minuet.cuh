@@ -195,9 +195,9 @@ SPIRA_API spira::status minuet_map(const search_case<W> *c, const search_minuet 
     minuet_plan<W> p;
     SPIRA_TRY(minuet_plan_make(c, m, &p));
     dim3 ends((unsigned)spira::ceil_div(p.blocks, minuet_ends_threads), (unsigned)(2 * p.rows));
-    minuet_backward_kernel<<<ends, minuet_ends_threads, 0, stream>>>(p, set.words, set.count,
-                                                                     set.capacity);
-    SPIRA_TRY(spira::status_of_launch("minuet_backward"));
+    SPIRA_TRY(spira::kernel_launch(minuet_backward_kernel<W>,
+                                   {ends, minuet_ends_threads, stream, "minuet_backward"}, p,
+                                   set.words, set.count, set.capacity));
     unsigned blocks = (unsigned)((p.finders + p.blocks) * p.rows);
     size_t bytes = (size_t)(p.B + 1) * sizeof(W);
     auto *forward = p.size_z == 3   ? minuet_forward_kernel<3, W>
@@ -205,9 +205,9 @@ SPIRA_API spira::status minuet_map(const search_case<W> *c, const search_minuet 
                     : p.size_z == 7 ? minuet_forward_kernel<7, W>
                                     : nullptr;
     SPIRA_REQUIRE(forward, spira::status_kernel_size, "kernel.size.z", p.size_z);
-    forward<<<blocks, minuet_threads, bytes, stream>>>(p, set.words, set.count, set.capacity,
-                                                       c->map);
-    return spira::status_of_launch("minuet_forward");
+    spira::launch_config config = {blocks, minuet_threads, stream, "minuet_forward"};
+    config.shared = bytes;
+    return spira::kernel_launch(forward, config, p, set.words, set.count, set.capacity, c->map);
 }
 
 #endif

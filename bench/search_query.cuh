@@ -101,9 +101,10 @@ SPIRA_API spira::status search_query(const search_case<W> *c, Finder finder, cud
     int threads = deltas.volume <= 32 ? 128 : deltas.volume <= 128 ? 256 : 512;
     size_t bytes = (size_t)search_rows * deltas.volume * sizeof(int32_t);
     unsigned blocks = (unsigned)spira::ceil_div(set.capacity, search_rows);
-    search_query_kernel<Finder, W><<<blocks, threads, bytes, stream>>>(
-        finder, deltas, set.words, set.count, set.capacity, c->map);
-    return spira::status_of_launch("search_query");
+    spira::launch_config config = {blocks, threads, stream, "search_query"};
+    config.shared = bytes;
+    return spira::kernel_launch(search_query_kernel<Finder, W>, config, finder, deltas, set.words,
+                                set.count, set.capacity, c->map);
 }
 
 // ---- "bsearch" ----------------------------------------------------------------------------------
@@ -163,9 +164,9 @@ template <typename W>
 SPIRA_API spira::status grid_write(const search_case<W> *c, search_grid grid, bool clear,
                                    cudaStream_t stream) {
     spira::voxel_set<W> set = c->set.device;
-    grid_write_kernel<<<(unsigned)spira::ceil_div(set.capacity, grid_threads), grid_threads, 0,
-                        stream>>>(grid, clear, set.words, set.count, set.capacity);
-    return spira::status_of_launch("grid_write");
+    const unsigned blocks = (unsigned)spira::ceil_div(set.capacity, grid_threads);
+    return spira::kernel_launch(grid_write_kernel<W>, {blocks, grid_threads, stream, "grid_write"},
+                                grid, clear, set.words, set.count, set.capacity);
 }
 
 // ---- "hash" -------------------------------------------------------------------------------------
@@ -255,9 +256,9 @@ SPIRA_API spira::status hash_build(const search_case<W> *c, const search_hash<W>
     spira::voxel_set<W> set = c->set.device;
     size_t bytes = (size_t)table->capacity * sizeof(hash_slot<W>);
     SPIRA_TRY(spira::status_from_cuda(cudaMemsetAsync(table->slots, 0xff, bytes, stream), "table"));
-    hash_insert_kernel<<<(unsigned)spira::ceil_div(set.capacity, hash_threads), hash_threads, 0,
-                         stream>>>(*table, set.words, set.count, set.capacity);
-    return spira::status_of_launch("hash_build");
+    const unsigned blocks = (unsigned)spira::ceil_div(set.capacity, hash_threads);
+    return spira::kernel_launch(hash_insert_kernel<W>, {blocks, hash_threads, stream, "hash_build"},
+                                *table, set.words, set.count, set.capacity);
 }
 
 #endif

@@ -40,8 +40,7 @@ template <typename E>
 spira::status fill(const filling &f, E *to, cudaStream_t stream) {
     const unsigned blocks =
         (unsigned)spira::min_of(spira::ceil_div(f.end - f.begin, threads), 4096);
-    fill_kernel<<<blocks, threads, 0, stream>>>(f, to);
-    return spira::status_from_cuda(cudaGetLastError(), "fill");
+    return spira::kernel_launch(fill_kernel<E>, {blocks, threads, stream, "fill"}, f, to);
 }
 
 // Reads or makes up the parameters, and packs them.
@@ -120,9 +119,9 @@ static spira::status device_layer(const decoder *d, const grown *g, const device
     }
     const spira::net_result<word> out = spira::net_output(&r->plan, layer, &r->args);
     const int64_t logits = (int64_t)out.set.capacity * spira::subdivide_children;
-    rule_kernel<<<(unsigned)spira::ceil_div(logits, threads), threads, 0, stream>>>(
+    return spira::kernel_launch(
+        rule_kernel, {(unsigned)spira::ceil_div(logits, threads), threads, stream, "rule"},
         g->layout, g->shape, coarsest >> level, out.set, (__half *)out.features);
-    return spira::status_from_cuda(cudaGetLastError(), "rule");
 }
 
 // All layers. Nothing is read back.

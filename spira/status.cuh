@@ -36,11 +36,6 @@ SPIRA_API status status_from_cuda(cudaError_t error, const char *subject) {
     return status_make(status_cuda, subject, (int64_t)error);
 }
 
-// What the launches since the last call reported. Does not wait for them.
-SPIRA_API status status_of_launch(const char *subject) {
-    return status_from_cuda(cudaGetLastError(), subject);
-}
-
 // Clears a status word in device memory, before a frame.
 SPIRA_API status device_status_clear(device_status *trouble, cudaStream_t stream) {
     SPIRA_REQUIRE(trouble, status_null_pointer, "trouble", 0);

@@ -214,6 +214,7 @@ for step in ${*:-build test sanitize bench}; do
         part test-host build/test_host
         part test-gpu test_gpu
         part test-calls env SPIRA_NEED_GPU=1 build/test_calls
+        part test-dry build/test_dry
         [ ! -x build/test_cublas ] || part test-cublas env SPIRA_NEED_GPU=1 build/test_cublas
         part run make run ${ARCH:+ARCH=$ARCH} # compares a whole network with the host loops
         ;;

@@ -10,6 +10,9 @@ TOOLKIT = re.compile(r"(cu\w*(\.h|\.hpp|\.cuh)|(cooperative_groups|mma|device_la
                      r"|vector_types|vector_functions|math_constants|nccl)\.h"
                      r"|(cub|cuda|thrust|cute|cutlass|cooperative_groups|nv|nvtx3)/.*)$")
 INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*(?:"([^"]*)|<([^>]*))')
+LAUNCH = re.compile(r"[^/#]*(<<<|\bcudaLaunch)")
+LAUNCHER = "base/launch.cuh"
+HOPS = 6 # of a value
 KERNEL = re.compile(r"[^/#]*(SPIRA_KERNEL|SPIRA_PLAIN_KERNEL|__global__)([ \t]|$)")
 
 
@@ -47,6 +50,34 @@ def cycles(edges):
         if name not in done:
             visit([name])
     return found
+
+
+def ways(readme, root):
+    """What is wrong with the table of README.md that follows values from call to instruction."""
+    with open(readme) as file:
+        _, heading, text = file.read().partition("### The way of a value\n")
+    lines = text.partition("\n#")[0].split("\n")
+    rows = [[c.strip() for c in line.split("|")[1:-1]] for line in lines if line[:1] == "|"][2:]
+    said = [] if rows or not heading else [f"{readme}: the way of a value has no table"]
+    for column in range(0, max(map(len, rows), default=0), 2):
+        before = None # the text of the file of the function above
+        way = [row[column:column + 2] for row in rows if row[column]]
+        if len(way) > HOPS + 1:
+            said.append(f"{readme}: {way[0][0]} hands its value on more than {HOPS} times")
+        for cell, name in way: # the function, and what hands it on
+            (function, *others), file = re.findall(r"`(\w+)`", cell), os.path.join(root, name[1:-1])
+            if not os.path.exists(file):
+                said.append(f"{readme}: {function}: there is no {file}")
+                return said
+            with open(file) as source:
+                text = source.read()
+            if not re.search(rf"\b{function}\([^;{{}}]*\)\s*{{", text):
+                said.append(f"{readme}: {function} does not stand in {file}")
+            if before is not None and not any(re.search(rf"\b{n}\b", before)
+                                              for n in (function, *others)):
+                said.append(f"{readme}: the file of the line above {function} does not name it")
+            before = text
+    return said
 
 
 def check(table, root):
@@ -109,6 +140,8 @@ def check(table, root):
                     check_angled(f"{path}:{number}", name, include[2])
                 elif KERNEL.match(line):
                     kernels = True
+                elif LAUNCH.match(line) and name != LAUNCHER:
+                    said.append(f"{path}:{number}: a launch; kernel_launch of {LAUNCHER} does it")
                 elif re.match(r"[ \t]*#", line):
                     directives.append(line)
         if kernels and "/" not in name and name.endswith(".cuh") and name != umbrella:
@@ -124,7 +157,8 @@ def check(table, root):
             said.append(f"{umbrella} includes the opt-in {name}")
         elif not matches(name, opt_in) and name not in reached:
             said.append(f"{path}: the umbrella does not include it")
-    return said
+    readme = os.path.join(root, "README.md")
+    return said + (ways(readme, root) if os.path.exists(readme) else [])
 
 
 # ---- self-test ----------------------------------------------------------------------------------
@@ -244,6 +278,34 @@ def self_test():
             edit=replace("spira/b.cuh", "#endif\n", "#endif\n" + A_KERNEL))
     planted(None, "a kernel in a comment",
             edit=replace("spira/b.cuh", "#ifndef", "// a SPIRA_KERNEL\n#ifndef"))
+    for launch in ("    some_kernel<<<1, 32>>>(to);\n", "    return cudaLaunchKernelEx(c, f);\n"):
+        planted("a launch", "a launch",
+                edit=replace("spira/mid/n.cuh", "#endif\n", launch + "#endif\n"))
+    planted(None, "a launch in a comment",
+            edit=replace("spira/b.h", "#endif\n", "// some_kernel<<<1, 32>>>(to)\n#endif\n"))
+    planted(None, "the launch of all kernels",
+            {"base/launch.cuh": "", "b.cuh": "b.h base/launch.cuh mid/n.cuh"},
+            replace("spira/base/launch.cuh", "#endif\n",
+                    "    return cudaLaunchKernelEx(c, f);\n#endif\n"))
+    def way(*cells):
+        lines = "".join(f"| `{f}` | `{n}` |\n" for f, n in cells)
+        text = f"### The way of a value\n\n| value | file |\n|---|---|\n{lines}\n## Next\n"
+        def edit(tree):
+            tree["spira/README.md"] = text
+            tree["spira/b.h"] += "void first(int x) {\n    second(x);\n}\nvoid second(int x) {\n}\n"
+        return edit
+    first, second = ("first", "b.h"), ("second", "b.h")
+    planted(None, "the way of a value", edit=way(first, second))
+    planted("does not stand in", "a function elsewhere", edit=way(first, ("second", "a.h")))
+    planted("does not stand in", "a function that is called alone", edit=way(("third", "b.h")))
+    planted("there is no", "a file that is not there", edit=way(first, ("second", "c.h")))
+    planted("does not name it", "a function that does not call the next one",
+            {"a.h": "<stdint.h> <string.h> base/x.h"},
+            lambda tree: (way(("other", "a.h"), second)(tree),
+                          tree.update({"spira/a.h": tree["spira/a.h"] + "void other() {\n}\n"})))
+    planted("more than 6 times", "a long way", edit=way(*[first] * 8))
+    planted("has no table", "a way without a table", edit=lambda tree: tree.update(
+        {"spira/README.md": "### The way of a value\n\n## Next\n"}))
     planted("the umbrella is missing", "no umbrella", edit=lambda tree: tree.pop("spira.cuh"))
     planted("no layers", "an empty table", edit=lambda tree: tree.update(table=""))
     print(f"{counts[True]} passed, {counts[False]} failed, 0 skipped")

@@ -14,7 +14,10 @@
 # 6. The include guard is SPIRA_ and the path in capitals: SPIRA_BASE_MMA_CUH for base/mma.cuh.
 # 7. The umbrella reaches every file but the opt-in ones, and no opt-in file. Nothing includes it.
 # 8. A .cuh at the top is an interface: it has no kernel.
-# 9. The first line of a source file, behind #! the second, is that of the licence.
+# 9. Kernels are launched by kernel_launch of base/launch.cuh alone, which returns the error of the launch.
+# 10. The table of README.md that follows values, from the call to the instruction: functions stand in the
+#     files that it names, which name the next function; at most six times does one hand on the value.
+# 11. The first line of a source file, behind #! the second, is that of the licence.
 set -eu
 
 here=$(dirname "$0")

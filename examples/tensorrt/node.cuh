@@ -202,11 +202,9 @@ static spira::status rows_launch(const node *n, const tensors *t, const arrays<W
     if (voxels) {
         r.from = t->coords;
         r.columns = t->coord_columns;
-        rows_kernel<int32_t><<<blocks, 256, 0, stream>>>(r);
-    } else {
-        rows_kernel<float><<<blocks, 256, 0, stream>>>(r);
     }
-    return spira::status_of_launch("rows");
+    return spira::kernel_launch(voxels ? rows_kernel<int32_t> : rows_kernel<float>,
+                                {blocks, 256, stream, "rows"}, r);
 }
 
 template <typename W>
@@ -244,8 +242,8 @@ static spira::status coords_launch(const node *n, const tensors *t,
                               {swap ? y : x, swap ? x : y, z},
                               t->out_coords,
                               t->out_count};
-    coords_kernel<W><<<(unsigned)spira::ceil_div(c.of.set.capacity, 256), 256, 0, stream>>>(c);
-    return spira::status_of_launch("coordinates");
+    const unsigned blocks = (unsigned)spira::ceil_div(c.of.set.capacity, 256);
+    return spira::kernel_launch(coords_kernel<W>, {blocks, 256, stream, "coordinates"}, c);
 }
 
 template <typename W>

@@ -356,6 +356,43 @@ DEVICE_TEST(gpu_net_failure_leaves_no_stream_behind) {
     }
 }
 
+// A stream whose capture has failed refuses all work. Each call returns that error, and leaves
+// none. tests/dry has all functions, and errors in the middle of them.
+DEVICE_TEST(gpu_net_refused_by_the_stream) {
+    if (test_environment("SPIRA_EXACT")) {
+        SKIP("a sanitizer would report the planted errors");
+    }
+    network n;
+    network_named("zoo", &n);
+    const net_limits limits = limits_make(&n, numeric_f16, 300, false);
+    const device_net<uint32_t> d = device_net_make<uint32_t>(&n, &limits);
+    const net_run_args<uint32_t> run = device_net_args(&d);
+    const float *params = device_upload(d.params.data(), (int64_t)d.params.size());
+    const net_load_args load = {params, d.loaded, d.plan->loaded_bytes, nullptr};
+    const voxelize_args<uint32_t> voxels = {&d.plan->layout, &d.in, d.set, d.rows, d.trouble};
+    cudaStream_t stream = nullptr;
+    REQUIRE(CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
+    REQUIRE(CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed)));
+    CHECK(cudaStreamSynchronize(stream) != cudaSuccess); // refused while it is captured
+    cudaGetLastError();
+    const status said[] = {device_status_clear(d.trouble, stream),
+                           net32.voxelize(&voxels, d.scratch, d.scratch_bytes, stream),
+                           net32.net_load(gpu(), d.plan.get(), &load, stream),
+                           net32.net_index(gpu(), d.plan.get(), &run, stream),
+                           net32.net_run(gpu(), d.plan.get(), &run, stream)};
+    for (const status &s : said) {
+        CHECK_STATUS(s, status_cuda);
+        CHECK_EQUAL(s.detail, (int64_t)cudaErrorStreamCaptureInvalidated);
+    }
+    CHECK_EQUAL((int)cudaGetLastError(), (int)cudaSuccess);
+    cudaGraph_t graph = nullptr;
+    CHECK(cudaStreamEndCapture(stream, &graph) != cudaSuccess);
+    cudaGetLastError();
+    CHECK_OK(net32.net_load(gpu(), d.plan.get(), &load, stream)); // the stream is a good one again
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+    CUDA_CHECK(cudaStreamDestroy(stream));
+}
+
 // ---- tuning records -----------------------------------------------------------------------------
 
 // Every layer cut otherwise than by the rules: the features stay within their bounds.

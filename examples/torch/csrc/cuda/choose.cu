@@ -58,9 +58,9 @@ status find_rows(const spira::word_layout *layout, set_ref set, set_ref in, int3
                  stream_ref stream) {
     return spira::word_dispatch(layout, [&](auto word) {
         typedef decltype(word) W;
-        find_rows_kernel<W><<<(unsigned)spira::ceil_div(set.capacity, 256), 256, 0, stream>>>(
-            set_as<W>(set), set_as<W>(in), found);
-        return spira::status_of_launch("find_rows");
+        const unsigned blocks = (unsigned)spira::ceil_div(set.capacity, 256);
+        return spira::kernel_launch(find_rows_kernel<W>, {blocks, 256, stream, "find_rows"},
+                                    set_as<W>(set), set_as<W>(in), found);
     });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/cuda/sets.cu: voxel sets on the GPU, and rows of features.
 #include "../gpu.h"
+#include "spira/base/launch.cuh"
 #include "spira/device.cuh"
 #include "spira/expand.cuh"
 #include "spira/voxel.cuh"
@@ -57,9 +58,9 @@ static __global__ void __launch_bounds__(256)
 
 status rows_finish(const int32_t *count, int32_t rows, int32_t *order, const int32_t *voxel,
                    int32_t *unsorted, stream_ref stream) {
-    rows_finish_kernel<<<(unsigned)spira::ceil_div(rows, 256), 256, 0, stream>>>(count, rows, order,
-                                                                                 voxel, unsorted);
-    return spira::status_of_launch("rows_finish");
+    return spira::kernel_launch(rows_finish_kernel,
+                                {(unsigned)spira::ceil_div(rows, 256), 256, stream, "rows_finish"},
+                                count, rows, order, voxel, unsorted);
 }
 
 status expand_bytes(const expand_job *job, size_t *bytes) {
@@ -93,9 +94,9 @@ status words_unpack(const spira::word_layout *layout, set_ref set, int32_t *coor
                     stream_ref stream) {
     return spira::word_dispatch(layout, [&](auto word) {
         typedef decltype(word) W;
-        words_unpack_kernel<W><<<(unsigned)spira::ceil_div(set.capacity, 256), 256, 0, stream>>>(
-            *layout, set_as<W>(set), (int4 *)coords);
-        return spira::status_of_launch("unpack");
+        const unsigned blocks = (unsigned)spira::ceil_div(set.capacity, 256);
+        return spira::kernel_launch(words_unpack_kernel<W>, {blocks, 256, stream, "unpack"},
+                                    *layout, set_as<W>(set), (int4 *)coords);
     });
 }
 
@@ -115,8 +116,8 @@ status words_repack(const repack_job *job, set_ref set, void *words, stream_ref 
         return spira::word_dispatch(&job->to, [&](auto out) {
             typedef decltype(in) W;
             typedef decltype(out) V;
-            words_repack_kernel<W, V><<<grid, 256, 0, stream>>>(*job, set_as<W>(set), (V *)words);
-            return spira::status_of_launch("repack");
+            return spira::kernel_launch(words_repack_kernel<W, V>, {grid, 256, stream, "repack"},
+                                        *job, set_as<W>(set), (V *)words);
         });
     });
 }
@@ -163,9 +164,9 @@ status rows_gather(const void *in, int64_t in_rows, const int32_t *index, int64_
         const int64_t pieces = bytes / (int64_t)sizeof(P);
         const int64_t grid = spira::ceil_div(rows * pieces, 256);
         SPIRA_REQUIRE(grid <= INT32_MAX, spira::status_bad_size, "features", rows);
-        rows_gather_kernel<P><<<(unsigned)grid, 256, 0, stream>>>((const P *)in, in_rows, index,
-                                                                  rows, (int)pieces, (P *)out);
-        return spira::status_of_launch("permute_rows");
+        return spira::kernel_launch(rows_gather_kernel<P>,
+                                    {(unsigned)grid, 256, stream, "permute_rows"}, (const P *)in,
+                                    in_rows, index, rows, (int)pieces, (P *)out);
     });
 }
 

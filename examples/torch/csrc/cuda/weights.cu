@@ -110,18 +110,20 @@ static dim3 weight_grid(const weight_job *job) {
 status weights_order(const weight_job *job, const void *weight, float *to, stream_ref stream) {
     return spira::numeric_dispatch<spira::numeric_any>(job->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        weights_order_kernel<E>
-            <<<weight_grid(job), dim3(tile, tile_rows), 0, stream>>>(*job, (const E *)weight, to);
-        return spira::status_of_launch("weights_order");
+        return spira::kernel_launch(
+            weights_order_kernel<E>,
+            {weight_grid(job), dim3(tile, tile_rows), stream, "weights_order"}, *job,
+            (const E *)weight, to);
     });
 }
 
 status weights_restore(const weight_job *job, const float *from, void *weight, stream_ref stream) {
     return spira::numeric_dispatch<spira::numeric_any>(job->type, [&](auto tag) {
         typedef typename decltype(tag)::element E;
-        weights_restore_kernel<E>
-            <<<weight_grid(job), dim3(tile, tile_rows), 0, stream>>>(*job, from, (E *)weight);
-        return spira::status_of_launch("weights_restore");
+        return spira::kernel_launch(
+            weights_restore_kernel<E>,
+            {weight_grid(job), dim3(tile, tile_rows), stream, "weights_restore"}, *job, from,
+            (E *)weight);
     });
 }
 
