@@ -654,7 +654,7 @@ $(CHECK)/readme.ok: README.md $(HEADERS)
 $(CHECK)/readme_headers.ok: spira/README.md $(HEADERS)
 	$(readme_of)
 
-$(CHECK)/layers.ok: tests/run_layers.sh tests/run_layers.py tests/layers.txt spira $(HEADERS)
+$(CHECK)/layers.ok: tests/run_layers.sh tests/run_layers.py tests/layers.txt spira spira/README.md $(HEADERS)
 	$(call attempt,layers,tests/run_layers.sh tests/layers.txt spira)
 
 $(CHECK)/format.ok: .clang-format $(SOURCES)

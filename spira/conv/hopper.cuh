@@ -35,7 +35,7 @@
 #define SPIRA_CONV_HOPPER_CUH
 
 #include "hopper/choice.cuh"  // which layers, and how they are cut
-#include "hopper/launch.cuh"  // hopper_run
+#include "hopper/launch.cuh"  // hopper_launcher_of
 #include "hopper/weights.cuh" // packed weights
 
 #endif

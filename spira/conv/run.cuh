@@ -223,10 +223,10 @@ SPIRA_API status conv_launch(tag own, const device_info *gpu, const conv_params 
     typedef typename tag::element E;
     if constexpr (conv_compiled(conv_kernel_hopper, tag::value)) {
         if (shortcuts && kernel == conv_kernel_hopper && p.shortcut.chunks) {
-            return hopper_run<E, shortcuts, mixed>(gpu, p, stream);
+            return hopper_launcher_of<E, shortcuts, mixed>(p)(gpu, p, stream);
         }
         if (kernel == conv_kernel_hopper) {
-            return hopper_run<E, false, mixed>(gpu, p, stream);
+            return hopper_launcher_of<E, false, mixed>(p)(gpu, p, stream);
         }
     }
     if constexpr (conv_compiled(conv_kernel_portable, tag::value)) {

@@ -43,14 +43,14 @@ struct hopper {
     static status run(tag, const conv_params &t, const layer *l) {
         typedef typename tag::element E;
         const device_info d = device_of_depth<E>(t, &l->joined.main.shape, l->sizes, l->depth);
-        return t.shortcut.chunks ? hopper_run<E, true>(&d, t, nullptr)
-                                 : hopper_run<E>(&d, t, nullptr);
+        return t.shortcut.chunks ? hopper_launcher_of<E, true>(t)(&d, t, nullptr)
+                                 : hopper_launcher_of<E>(t)(&d, t, nullptr);
     }
 
     template <bool mixed, typename tag>
     static status run(tag, const conv_params &t) {
         if constexpr (sizeof(typename tag::element) == 2) {
-            return hopper_run<typename tag::element, false, mixed>(&device, t, nullptr);
+            return hopper_launcher_of<typename tag::element, false, mixed>(t)(&device, t, nullptr);
         }
         return conv_not_compiled();
     }
@@ -60,8 +60,8 @@ struct hopper {
         // Eight thread blocks that share tiles hand over 128 KB of sums in the ring.
         const int depth = l->sizes.split > 2 ? 0 : 4 + (int)(l->seed % 7);
         const device_info d = device_of_depth<int8_t>(t, &l->problem.shape, l->sizes, depth);
-        return t.shortcut.chunks ? hopper_run<int8_t, true>(&d, t, nullptr)
-                                 : hopper_run<int8_t>(&d, t, nullptr);
+        return t.shortcut.chunks ? hopper_launcher_of<int8_t, true>(t)(&d, t, nullptr)
+                                 : hopper_launcher_of<int8_t>(t)(&d, t, nullptr);
     }
 };
 
@@ -163,8 +163,9 @@ TEST(hopper_emulated_slices) {
             a.args.out = out + element * (size_t)by[1].at;
             conv_params t = conv_params_of(&hopper::device, &a.args, conv_kernel_hopper);
             t.sizes = conv_sizes_choose(&p.shape, t.capacity, &hopper::device);
-            CHECK_OK(type == numeric_f16 ? hopper_run<__half>(&hopper::device, t, nullptr)
-                                         : hopper_run<__nv_bfloat16>(&hopper::device, t, nullptr));
+            CHECK_OK(type == numeric_f16
+                         ? hopper_launcher_of<__half>(t)(&hopper::device, t, nullptr)
+                         : hopper_launcher_of<__nv_bfloat16>(t)(&hopper::device, t, nullptr));
             const std::vector<char> wide(out, out + none.size());
             problem_good(&p, slices_gather(type, wide, p.outputs, by[1]));
             guarded_finish();
@@ -280,7 +281,8 @@ TEST(hopper_emulated_every_count) {
     layers_every_count<hopper>();
 }
 
-// Of each type 14 variants, 12 with a shortcut (hopper_run), and the one that packs weights.
+// Of each type 14 variants, 12 with a shortcut (hopper_launcher_of), and the one that packs
+// weights.
 TEST(hopper_emulated_every_kernel) {
     layers_every_kernel<hopper>({{{1, 1, 1, 1}, 40, 0, 32},
                                  {{1, 2, 1, 1}, 64, 0, 64},

@@ -30,7 +30,7 @@ struct linear {
         p.conv = t;
         taken = linear_takes(&d, t) && linear_map_encode(&d, t, &p.rows);
         return taken ? linear_run<typename tag::element>(&d, &p, nullptr)
-                     : hopper_run<typename tag::element>(&d, t, nullptr);
+                     : hopper_launcher_of<typename tag::element>(t)(&d, t, nullptr);
     }
 };
 

@@ -85,7 +85,7 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
             hopper_pieces_finish<T>(p, ring, shared, work.channel, output[0]);
             break; // there is one tile; without this the matrix steps would be serialised
         } else {
-            // Such a layer takes the plain path (hopper_run). The own half of the columns:
+            // Such a layer takes the plain path (hopper_launcher_of). The own half of the columns:
             const int first = hopper_cluster_rank() * T::finished;
             typename T::sum half[T::finished / 2];
             hopper_exchange<T::columns>(ring, shared, tile, own.group, sum[0], half);

@@ -44,47 +44,41 @@ using hopper_variant = hopper_traits<E, shortcut && columns == 32 ? 64 : columns
                                      mixed || (shortcut && columns == 64 && split == 2) ? 1 : split,
                                      mixed ? 1 : tiles, row, shortcut, mixed>;
 
-// Computes a layer. p.sizes must fit (hopper_sizes_fit). shortcut: whether it has one; mixed: of a
-// floating-point layer, whether residual and output have formats of their own.
+typedef status hopper_launcher(const device_info *gpu, conv_params p, cudaStream_t stream);
+
+// What computes a layer. p.sizes must fit (hopper_sizes_fit). shortcut: whether it has one; mixed:
+// of a floating-point layer, whether residual and output have formats of their own.
 template <typename E, bool shortcut = false, bool mixed = false>
-SPIRA_API status hopper_run(const device_info *gpu, const conv_params &p, cudaStream_t stream) {
+SPIRA_API hopper_launcher *hopper_launcher_of(const conv_params &p) {
     enum { longer = hopper_chunk_long(sizeof(E)) };
     const bool split =
         p.sizes.split > 1 && hopper_is_plain<hopper_variant<E, shortcut, mixed, 64>>(p);
     const bool several = split && hopper_shares_several(&p.sizes, p.capacity);
-    status (*launch)(const device_info *, conv_params, cudaStream_t);
     switch (p.sizes.slices) {
     case 1:
-        launch = hopper_launch<hopper_variant<E, shortcut, mixed, 32>>;
-        break;
+        return hopper_launch<hopper_variant<E, shortcut, mixed, 32>>;
     case 2:
-        launch = several ? hopper_launch<hopper_variant<E, shortcut, mixed, 64, hopper_several>>
-                 : split ? hopper_launch<hopper_variant<E, shortcut, mixed, 64, 2>>
-                 : p.sizes.tiles > 1 ? hopper_launch<hopper_variant<E, shortcut, mixed, 64, 1, 2>>
-                                     : hopper_launch<hopper_variant<E, shortcut, mixed, 64>>;
-        break;
+        return several ? hopper_launch<hopper_variant<E, shortcut, mixed, 64, hopper_several>>
+               : split ? hopper_launch<hopper_variant<E, shortcut, mixed, 64, 2>>
+               : p.sizes.tiles > 1 ? hopper_launch<hopper_variant<E, shortcut, mixed, 64, 1, 2>>
+                                   : hopper_launch<hopper_variant<E, shortcut, mixed, 64>>;
     case 3:
         if (p.chunk_bytes == longer) {
-            launch = several
-                         ? hopper_launch<
-                               hopper_variant<E, shortcut, mixed, 96, hopper_several, 1, longer>>
-                         : hopper_launch<hopper_variant<E, shortcut, mixed, 96, 1, 1, longer>>;
-        } else {
-            launch = several ? hopper_launch<hopper_variant<E, shortcut, mixed, 96, hopper_several>>
-                             : hopper_launch<hopper_variant<E, shortcut, mixed, 96>>;
+            return several ? hopper_launch<
+                                 hopper_variant<E, shortcut, mixed, 96, hopper_several, 1, longer>>
+                           : hopper_launch<hopper_variant<E, shortcut, mixed, 96, 1, 1, longer>>;
         }
-        break;
+        return several ? hopper_launch<hopper_variant<E, shortcut, mixed, 96, hopper_several>>
+                       : hopper_launch<hopper_variant<E, shortcut, mixed, 96>>;
     case 4:
-        launch = several ? hopper_launch<hopper_variant<E, shortcut, mixed, 128, hopper_several>>
-                 : split ? hopper_launch<hopper_variant<E, shortcut, mixed, 128, 2>>
-                         : hopper_launch<hopper_variant<E, shortcut, mixed, 128>>;
-        break;
+        return several ? hopper_launch<hopper_variant<E, shortcut, mixed, 128, hopper_several>>
+               : split ? hopper_launch<hopper_variant<E, shortcut, mixed, 128, 2>>
+                       : hopper_launch<hopper_variant<E, shortcut, mixed, 128>>;
     default: // few tiles that cannot be shared: 128 columns make more thread blocks
-        launch = split               ? hopper_launch<hopper_variant<E, shortcut, mixed, 256, 2>>
-                 : p.sizes.split > 1 ? hopper_launch<hopper_variant<E, shortcut, mixed, 128>>
-                                     : hopper_launch<hopper_variant<E, shortcut, mixed, 256>>;
+        return split               ? hopper_launch<hopper_variant<E, shortcut, mixed, 256, 2>>
+               : p.sizes.split > 1 ? hopper_launch<hopper_variant<E, shortcut, mixed, 128>>
+                                   : hopper_launch<hopper_variant<E, shortcut, mixed, 256>>;
     }
-    return launch(gpu, p, stream);
 }
 
 } // namespace spira
