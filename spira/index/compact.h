@@ -112,29 +112,8 @@ SPIRA_BOTH int32_t compact_source(const int32_t *record, int K, int c) {
     return has >> c & 1 ? record[c / K] + count_bits(before) : -1;
 }
 
-// Makes the record of the taps [K * K] of one output and plane. Returns false if the sources of a
-// row do not stand side by side: then the record lacks those behind the first gap.
-SPIRA_BOTH bool compact_record_put(const int32_t *taps, int K, int32_t *record) {
-    bool whole = true;
-    uint32_t has = 0;
-    for (int row = 0; row < K; ++row) {
-        int32_t next = -1;
-        record[row] = 0;
-        for (int c = row * K; c < row * K + K; ++c) {
-            if (taps[c] >= 0 && (next < 0 || taps[c] == next)) {
-                record[row] = next < 0 ? taps[c] : record[row];
-                next = taps[c] + 1;
-                has |= 1u << c;
-            } else if (taps[c] >= 0) {
-                whole = false;
-            }
-        }
-    }
-    record[K] = (int32_t)has;
-    return whole;
-}
-
-// Makes the pair of the taps [size] of a row. Returns false as compact_record_put.
+// Makes the pair of the taps [size] of a row: its first source, and a bit for each. Returns false
+// if the sources do not stand side by side: then those behind the first gap are left out.
 SPIRA_BOTH bool compact_pair_put(const int32_t *taps, int size, int32_t *pair) {
     int32_t begin = 0, found = 0;
     uint32_t has = 0;
@@ -153,8 +132,22 @@ SPIRA_BOTH bool compact_pair_put(const int32_t *taps, int size, int32_t *pair) {
     return whole;
 }
 
+// Makes the record of the taps [K * K] of one output and plane. Returns false as compact_pair_put.
+SPIRA_BOTH bool compact_record_put(const int32_t *taps, int K, int32_t *record) {
+    bool whole = true;
+    uint32_t has = 0;
+    for (int row = 0; row < K; ++row) {
+        int32_t pair[2];
+        whole = compact_pair_put(taps + row * K, K, pair) && whole;
+        record[row] = pair[0];
+        has |= (uint32_t)pair[1] << row * K;
+    }
+    record[K] = (int32_t)has;
+    return whole;
+}
+
 // Makes the compact map of a large kernel for one output, of its taps [volume]. Returns false as
-// compact_record_put.
+// compact_pair_put.
 SPIRA_BOTH bool compact_large_put(const int32_t *taps, triple size, int32_t capacity,
                                   int32_t output, int32_t *map) {
     bool whole = true;

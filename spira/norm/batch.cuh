@@ -164,6 +164,7 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
 template <typename W, bool grad>
 SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_join_kernel(const __grid_constant__ norm_groups_task<W> t) {
+    __shared__ norm_block block;
     const norm_args &a = t.args.norm.rows;
     const int width = a.channels / t.args.norm.groups;
     const int parts = norm_parts(a.channels, t.args.norm.set.capacity);
@@ -180,7 +181,7 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
         all = norm_pair_join<grad>(all, n, {more.a * gain, more.b * gain}, m);
         n += m;
     }
-    all = norm_block_join<grad>(all, n);
+    all = norm_block_join<grad>(all, n, block);
     const float total = (float)((int64_t)rows.all * width);
     for (int c = first + (int)threadIdx.x; c < first + width && rows.all > 0; c += norm_threads) {
         const int64_t at = (int64_t)blockIdx.y * a.channels + c;

@@ -25,10 +25,9 @@ SPIRA_BOTH int norm_grad_parts(int channels, int32_t capacity) {
 }
 
 // Adds up what the lanes of a row have, in one order for all of them. Called by whole thread
-// blocks.
+// blocks. warps: shared memory.
 template <int n>
-SPIRA_DEVICE void norm_row_sums(float (&sum)[n], int lanes) {
-    __shared__ float warps[norm_threads / 32][n];
+SPIRA_DEVICE void norm_row_sums(float (&sum)[n], int lanes, float (&warps)[norm_threads / 32][n]) {
 #pragma unroll
     for (float &one : sum) {
         one = norm_lanes_sum(one, min(lanes, 32));
@@ -78,6 +77,8 @@ SPIRA_DEVICE void norm_grad_part(const norm_grad_task &t, int at,
 template <typename E, int held>
 SPIRA_KERNEL void __launch_bounds__(norm_threads)
     norm_grad_kernel(const __grid_constant__ norm_grad_task t) {
+    __shared__ float one[norm_threads / 32][1], three[norm_threads / 32][3];
+    __shared__ norm_pair pairs[(int)norm_threads * (int)norm_group];
     const norm_args &a = t.args.norm;
     const int lanes = 1 << t.cut.log_lanes, lane = (int)threadIdx.x & (lanes - 1);
     const int rows = norm_threads >> t.cut.log_lanes; // of a thread block
@@ -113,7 +114,7 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
             }
         }
         if (a.kind == norm_layer) {
-            norm_row_sums(sum, lanes);
+            norm_row_sums(sum, lanes, one);
         }
         const float mean = a.kind == norm_layer ? sum[0] * t.cut.part : 0.0f;
         float about[3] = {}; // of (x - mean)^2, g, g * (x - mean)
@@ -129,7 +130,7 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
                 about[2] = own ? fmaf(g, x, about[2]) : about[2];
             }
         }
-        norm_row_sums(about, lanes);
+        norm_row_sums(about, lanes, three);
         const float scale = norm_scale(a, t.cut.part, about[0]);
         const float means[2] = {a.kind == norm_layer ? about[1] * t.cut.part : 0.0f,
                                 about[2] * scale * t.cut.part};
@@ -151,8 +152,6 @@ SPIRA_KERNEL void __launch_bounds__(norm_threads)
             }
         }
     }
-    // Not in norm_grad_part: without inlining its array would count for other kernels, too.
-    __shared__ norm_pair pairs[(int)norm_threads * (int)norm_group];
 #pragma unroll
     for (int h = 0; h < held; ++h) {
         norm_grad_part(t, h, sums[h], pairs);

@@ -26,24 +26,29 @@ SPIRA_DEVICE norm_pair norm_pair_join(norm_pair x, float n, norm_pair y, float m
     return {fmaf(d, share, x.a), fmaf(d * d, n * share, x.b + y.b)};
 }
 
+// Shared memory of norm_block_join. It stands in the kernels, as all such arrays here: that of a
+// function would count for other kernels, too, where nothing is inlined.
+struct norm_block {
+    norm_pair pair[norm_threads];
+    float number[norm_threads];
+};
+
 // What a thread block's threads have together.
 template <bool grad>
-SPIRA_DEVICE norm_pair norm_block_join(norm_pair own, float n) {
-    __shared__ norm_pair pairs[norm_threads];
-    __shared__ float numbers[norm_threads];
+SPIRA_DEVICE norm_pair norm_block_join(norm_pair own, float n, norm_block &s) {
     const int at = (int)threadIdx.x;
-    pairs[at] = own;
-    numbers[at] = n;
+    s.pair[at] = own;
+    s.number[at] = n;
     __syncthreads();
     for (int step = norm_threads / 2; step > 0; step /= 2) {
         if (at < step) {
-            pairs[at] =
-                norm_pair_join<grad>(pairs[at], numbers[at], pairs[at + step], numbers[at + step]);
-            numbers[at] += numbers[at + step];
+            s.pair[at] = norm_pair_join<grad>(s.pair[at], s.number[at], s.pair[at + step],
+                                              s.number[at + step]);
+            s.number[at] += s.number[at + step];
         }
         __syncthreads();
     }
-    return pairs[0];
+    return s.pair[0];
 }
 
 // The gradients of gain and shift, from sums over parts of the rows.
@@ -56,11 +61,12 @@ struct norm_vectors {
 // Thread blocks: channels.
 SPIRA_PLAIN_KERNEL void __launch_bounds__(norm_threads)
     norm_vectors_kernel(const __grid_constant__ norm_vectors v) {
+    __shared__ norm_block block;
     norm_pair all = {};
     for (int i = (int)threadIdx.x; i < v.parts; i += norm_threads) {
         all = norm_pair_join<true>(all, 0, v.part[(int64_t)i * v.channels + blockIdx.x], 0);
     }
-    all = norm_block_join<true>(all, 0);
+    all = norm_block_join<true>(all, 0, block);
     if (threadIdx.x == 0 && v.shift_grad) {
         v.shift_grad[blockIdx.x] = all.a;
     }
