@@ -22,42 +22,41 @@ def is_plain(module):
                 every._global_backward_pre_hooks)
 
 
+def state(norm, count):
+    """Weight, bias, running mean and variance and the number of batches of a batch norm that
+    operators compute; None of any other. count: of the rows, or None."""
+    if type(norm) is not BatchNorm1d and (type(norm) is not nn.BatchNorm1d or count is not None):
+        return None
+    own, kept = norm._parameters, norm._buffers # faster than attributes
+    weight, mean = own["weight"], kept["running_mean"]
+    if (weight is not None and weight.dtype != torch.float32) or (
+            mean is not None and mean.dtype != torch.float32):
+        return None
+    return weight, own["bias"], mean, kept["running_var"], kept["num_batches_tracked"]
+
+
 def eval_rest(norm, count, relu):
     """The arguments of norm_eval that are a norm's, with an end of ReLU or without; None where that
-    operator does not compute it. count: of the rows, or None."""
-    known = type(norm) is BatchNorm1d or (type(norm) is nn.BatchNorm1d and count is None)
-    if not known or norm.training or is_compiling():
-        return None
-    own, state = norm._parameters, norm._buffers # faster than attributes
-    weight, mean = own["weight"], state["running_mean"]
-    if mean is None or mean.dtype != torch.float32 or (
-            weight is not None and weight.dtype != torch.float32):
-        return None
-    return weight, own["bias"], mean, state["running_var"], norm.eps, relu
+    operator does not compute it."""
+    made = None if norm.training or is_compiling() else state(norm, count)
+    return None if made is None or made[2] is None else (*made[:4], norm.eps, relu)
 
 
 def fused(norm, features, count, residual=None, relu=False):
     """A batch norm over all rows or over `count`, the residual added, and a ReLU: by an operator.
     None where none computes that: in `eval` mode with gradients, for example."""
-    known = type(norm) is BatchNorm1d or (type(norm) is nn.BatchNorm1d and count is None)
-    dtype, shape = features.dtype, features.shape
-    if not known or dtype not in TYPES or len(shape) != 2 or not shape[0] or \
+    made, dtype, shape = state(norm, count), features.dtype, features.shape
+    if made is None or dtype not in TYPES or len(shape) != 2 or not shape[0] or \
             shape[1] != norm.num_features:
-        return None
-    own, state = norm._parameters, norm._buffers # faster than attributes
-    weight, bias = own["weight"], own["bias"]
-    mean, var, batches = state["running_mean"], state["running_var"], state["num_batches_tracked"]
-    if (weight is not None and weight.dtype != torch.float32) or (
-            mean is not None and mean.dtype != torch.float32):
         return None
     if residual is not None and (residual.dtype != dtype or residual.shape != shape):
         return None
+    weight, bias, mean, var, batches = made
     compiling = is_compiling()
     if not norm.training and mean is not None:
-        rest = eval_rest(norm, count, relu)
-        if rest is None or is_watched(features, residual, weight, bias):
+        if compiling or is_watched(features, residual, weight, bias):
             return None
-        return eval_op(features, residual, count, *rest)
+        return eval_op(features, residual, count, *made[:4], norm.eps, relu)
     if not norm.track_running_stats:
         mean = var = batches = None
     if norm.momentum is None or (count is None and (shape[0] < 2 or compiling)):
