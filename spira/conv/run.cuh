@@ -257,13 +257,15 @@ SPIRA_API status conv_run(tag own, const device_info *gpu, const conv_args *a,
     conv_params p = conv_params_of(gpu, a, kernel);
     p.sizes = a->sizes ? *a->sizes : conv_sizes_choose(&a->shape, p.capacity, gpu);
     SPIRA_REQUIRE(conv_sizes_fit(&a->shape, gpu, &p.sizes), status_unsupported, "sizes", 0);
-    if (p.quantisation.mixed && tag::value != numeric_i8) {
-        if constexpr (mixed) {
+    // int8 kernels write any format, so there is no variant of them for that.
+    constexpr bool floats = tag::value != numeric_i8;
+    if constexpr (floats && mixed) {
+        if (p.quantisation.mixed) {
             return conv_launch<shortcuts, true>(own, gpu, p, kernel, stream);
         }
-        return status_make(status_unsupported,
-                           "quantisation.mixed (call conv<format, shortcuts, true>)", 0);
     }
+    SPIRA_REQUIRE(!floats || mixed || !p.quantisation.mixed, status_unsupported,
+                  "quantisation.mixed (call conv<format, shortcuts, true>)", 0);
     return conv_launch<shortcuts, false>(own, gpu, p, kernel, stream);
 }
 

@@ -21,9 +21,9 @@ struct grad_hopper_tile {
     int rows, columns; // input channels, output channels
 };
 
-// All tiles of it.
+// All tiles of it. One of 64 x 64 would never be the best with so many channels.
 static constexpr grad_hopper_tile grad_hopper_tiles[] = {
-    {64, 64}, {64, 128}, {128, 128}, {128, 256}, {256, 128}};
+    {64, 128}, {128, 128}, {128, 256}, {256, 128}};
 
 // Channels that are gathered for a pair.
 SPIRA_API int64_t grad_hopper_gathered(const conv_shape *s, const grad_hopper_tile &t) {
@@ -228,11 +228,10 @@ template <typename E>
 SPIRA_API status grad_hopper_run(const device_info *gpu, const grad_params &p,
                                  cudaStream_t stream) {
     const int rows = p.cut.rows, columns = p.cut.columns;
-    return columns == 64    ? grad_hopper_launch<E, 64, 64>(gpu, p, stream)
-           : columns == 256 ? grad_hopper_launch<E, 128, 256>(gpu, p, stream)
-           : rows == 64     ? grad_hopper_launch<E, 64, 128>(gpu, p, stream)
-           : rows == 128    ? grad_hopper_launch<E, 128, 128>(gpu, p, stream)
-                            : grad_hopper_launch<E, 256, 128>(gpu, p, stream);
+    return columns == 256 ? grad_hopper_launch<E, 128, 256>(gpu, p, stream)
+           : rows == 64   ? grad_hopper_launch<E, 64, 128>(gpu, p, stream)
+           : rows == 128  ? grad_hopper_launch<E, 128, 128>(gpu, p, stream)
+                          : grad_hopper_launch<E, 256, 128>(gpu, p, stream);
 }
 
 } // namespace spira

@@ -36,7 +36,6 @@ namespace spira {
 enum {
     order_directions = 27,
     order_sectors = 24,
-    order_levels = 5,
     order_weight_most = 254,
     order_class_bits = 10,
     order_classes = 1 << order_class_bits,

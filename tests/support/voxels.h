@@ -445,7 +445,7 @@ inline voxel_wanted voxel_case_wanted(const voxel_case &c) {
 
 // The centres of 24^3 voxels of 0.1 m in UTM, a million metres and more from 0, with a fourth
 // column that is left as it is; a row without return behind them.
-enum { voxel_utm_side = 24, voxel_utm_rows = 24 * 24 * 24 };
+enum { voxel_utm_rows = 24 * 24 * 24 };
 
 inline std::vector<double> voxel_utm_points() {
     std::vector<double> points;
