@@ -205,81 +205,105 @@ SPIRA_DEVICE void hopper_finish_plain(const conv_params &p, const float *scale, 
 
 // ---- general path -------------------------------------------------------------------------------
 
-// Finishes two neighbouring channels of an output. scale: of the first one.
+// The residual of two neighbouring channels, from byte `at` on.
 template <typename E>
-SPIRA_DEVICE void hopper_finish_two(const conv_params &p, const float *scale, int channel, int row,
-                                    float x, float y) {
-    conv_pair<E> v, extra = {};
-    const float sum[2] = {x, y}, bound = conv_bound(p.epilogue);
-    const int64_t at = hopper_byte_of<E>(p, row, channel);
-    const char *residual = (const char *)p.residual + at;
+SPIRA_DEVICE float2 hopper_residual_two(const conv_params &p, int64_t at, bool both) {
+    conv_pair<E> v = {};
+    const char *from = (const char *)p.residual + at;
+    if (p.wide_out) {
+        v = *(const conv_pair<E> *)from;
+    } else {
+        v.element[0] = *(const E *)from;
+        v.element[1] = both ? ((const E *)from)[1] : v.element[0];
+    }
+    return make_float2(element_to_float(v.element[0]), element_to_float(v.element[1]));
+}
+
+template <typename E>
+SPIRA_DEVICE void hopper_store_two(const conv_params &p, int64_t at, bool both, float x, float y) {
+    const conv_pair<E> v = {{element_from_float<E>(x), element_from_float<E>(y)}};
     char *out = (char *)p.out + at;
-    if (p.residual && p.wide_out) {
-        extra = *(const conv_pair<E> *)residual;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const bool alone = !p.wide_out && channel + i < p.cout;
-        if (p.residual && alone) {
-            extra.element[i] = ((const E *)residual)[i];
-        }
-        float f = fmaf(sum[i], scale[i], scale[hopper_columns_most + i]);
-        f += p.residual ? element_to_float(extra.element[i]) : 0.0f;
-        v.element[i] = element_from_float<E>(conv_activate(p.epilogue, bound, f));
-        if (alone) {
-            ((E *)out)[i] = v.element[i];
-        }
-    }
     if (p.wide_out) {
         *(conv_pair<E> *)out = v;
+        return;
+    }
+    *(E *)out = v.element[0];
+    if (both) {
+        ((E *)out)[1] = v.element[1];
     }
 }
 
-// Finishes an element whose residual and output have formats of their own. f: its sum, with scale
-// and shift.
-SPIRA_DEVICE void hopper_finish_one(const conv_params &p, int64_t at, float f) {
+// Finishes two neighbouring channels of two rows (-1: none), whose residual and output have formats
+// of their own. v: their sums, with scale and shift.
+SPIRA_DEVICE void hopper_finish_mixed(const conv_params &p, int channel, int2 row, float4 sum) {
     const conv_quantisation &q = p.quantisation;
-    if (p.residual) {
-        const float4 residual = conv_load_mixed(q.residual_type, p.residual, at, 1, false);
-        f = fmaf(residual.x, q.residual_scale, f);
+    float v[4] = {sum.x, sum.y, sum.z, sum.w};
+    int64_t at[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int own = i < 2 ? row.x : row.y, c = channel + i % 2;
+        at[i] = own >= 0 && c < p.cout ? (int64_t)own * p.cout + c : -1;
+        if (p.residual && at[i] >= 0) {
+            const float4 residual = conv_load_mixed(q.residual_type, p.residual, at[i], 1, false);
+            v[i] = fmaf(residual.x, q.residual_scale, v[i]);
+        }
     }
-    const float v[4] = {conv_activate(p.epilogue, conv_bound(p.epilogue), f) * q.out_inverse};
-    conv_store_mixed(q.out_type, p.out, at, 1, false, v);
+    conv_activate(p.epilogue, conv_bound(p.epilogue), v);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (at[i] >= 0) {
+            const float one[4] = {v[i] * q.out_inverse};
+            conv_store_mixed(q.out_type, p.out, at[i], 1, false, one);
+        }
+    }
 }
 
 // The same, not inlined: this code needs registers, and accumulators have them. In variants with a
 // shortcut the call itself would: producers of long chunks spilled.
-[[maybe_unused]] static __device__ __noinline__ void hopper_finish_apart(const conv_params &p,
-                                                                         int64_t at, float f) {
-    hopper_finish_one(p, at, f);
+[[maybe_unused]] static __device__ __noinline__ void
+hopper_finish_apart(const conv_params &p, int channel, int2 row, float4 sum) {
+    hopper_finish_mixed(p, channel, row, sum);
 }
 
 // Finishes the accumulators of a lane for two channels of two rows. at: the column of the slice.
 template <typename T>
 SPIRA_DEVICE void hopper_finish_four(const conv_params &p, const float *scale, int channel,
                                      const int (&row)[2], const typename T::sum *sum, int at) {
+    typedef typename T::element E;
     const int t = warp_lane() % 4;
-    at = T::integer ? hopper_channel_of<typename T::element>(at + 2 * t) : at + 2 * t;
+    at = T::integer ? hopper_channel_of<E>(at + 2 * t) : at + 2 * t;
     scale += at;
     channel += at;
+    float v[4];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-        if (row[h] < 0 || channel >= p.cout) {
-            continue;
-        }
-        if constexpr (T::mixed) {
+    for (int i = 0; i < 4; ++i) {
+        v[i] = fmaf((float)sum[i], scale[i % 2], scale[hopper_columns_most + i % 2]);
+    }
+    if constexpr (T::mixed) {
+        const int2 rows = make_int2(row[0], row[1]);
+        const float4 all = make_float4(v[0], v[1], v[2], v[3]);
+        T::shortcut ? hopper_finish_mixed(p, channel, rows, all)
+                    : hopper_finish_apart(p, channel, rows, all);
+    } else {
+        const bool both = channel + 1 < p.cout;
+        int64_t to[2];
+        bool there[2];
 #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                if (channel + i < p.cout) {
-                    const int64_t to = (int64_t)row[h] * p.cout + channel + i;
-                    const float f =
-                        fmaf((float)sum[2 * h + i], scale[i], scale[hopper_columns_most + i]);
-                    T::shortcut ? hopper_finish_one(p, to, f) : hopper_finish_apart(p, to, f);
-                }
+        for (int h = 0; h < 2; ++h) {
+            there[h] = row[h] >= 0 && channel < p.cout;
+            to[h] = hopper_byte_of<E>(p, row[h], channel);
+            if (p.residual && there[h]) {
+                const float2 more = hopper_residual_two<E>(p, to[h], both);
+                v[2 * h] += more.x;
+                v[2 * h + 1] += more.y;
             }
-        } else {
-            hopper_finish_two<typename T::element>(p, scale, channel, row[h], sum[2 * h],
-                                                   sum[2 * h + 1]);
+        }
+        conv_activate(p.epilogue, conv_bound(p.epilogue), v);
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            if (there[h]) {
+                hopper_store_two<E>(p, to[h], both, v[2 * h], v[2 * h + 1]);
+            }
         }
     }
 }
