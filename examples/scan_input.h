@@ -39,7 +39,8 @@ SPIRA_API void scan_row_inputs(const scan_cloud *cloud, int64_t row, float voxel
     }
 }
 
-// Removes the points outside of a range. Returns their number.
+// Removes the points outside of a range. Returns their number. Without `source`, the rows of the
+// file are not known behind it.
 //
 // inputs:  range  its size, origin and extent: of spira::voxel_range
 SPIRA_API int64_t scan_cut(scan_cloud *cloud, const spira::voxel_input *range) {
@@ -54,8 +55,12 @@ SPIRA_API int64_t scan_cut(scan_cloud *cloud, const spira::voxel_input *range) {
                      at >= 0 && at < extent[a];
         }
         if (inside) {
-            memmove(cloud->points + kept++ * cloud->columns, p,
+            memmove(cloud->points + kept * cloud->columns, p,
                     (size_t)cloud->columns * sizeof(float));
+            if (cloud->source) {
+                cloud->source[kept] = cloud->source[i];
+            }
+            ++kept;
         }
     }
     const int64_t cut = cloud->rows - kept;

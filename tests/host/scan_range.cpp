@@ -126,10 +126,15 @@ TEST(scan_range_cuts_points) {
     cloud.columns = 4;
     cloud.points = (float *)malloc(sizeof rows);
     memcpy(cloud.points, rows, sizeof rows);
+    cloud.source = (int64_t *)malloc(8 * sizeof(int64_t));
+    for (int64_t i = 0; i < 8; ++i) {
+        cloud.source[i] = 10 + i;
+    }
     int64_t outside;
     REQUIRE_OK(side::range_cut(&n, &cloud, &outside));
     CHECK_EQUAL(outside, 5);
     REQUIRE(CHECK_EQUAL(cloud.rows, 3));
+    CHECK(cloud.source[0] == 10 && cloud.source[1] == 11 && cloud.source[2] == 17);
     CHECK(cloud.points[3] == 1 && cloud.points[7] == 2 && cloud.points[11] == 8);
     scan::scan_free(&cloud);
 
