@@ -4,7 +4,7 @@
 //
 //   forward   y = act((x - mean) * invstd * weight + bias + residual), over the first *count rows;
 //             zero behind
-//   backward  g' = g where y > 0 (ReLU), or g; the gradient of the residual is g'
+//   backward  g' = 0 where y <= 0 (ReLU), else g; the gradient of the residual is g'
 //             grad_x = weight * invstd * (g' - sum(g') / n - xhat * sum(g' xhat) / n)
 //
 // Backward reads y only where there are both a residual and a ReLU: otherwise it computes the sign
