@@ -23,9 +23,9 @@
 // Each step fits one thread block.
 //
 // The schedule balances the load of workers that take group pairs in its order: each gets about
-// the same work. A pair weighs the share of the kernel's offsets that lie in the directions of its
-// taps (order_weights). Pairs are sorted by weight, heavy ones first, equal weights by number;
-// scopes of 4096 pairs are sorted separately.
+// the same work. A pair weighs the share of the kernel's offsets that lie in the directions, and on
+// the levels, of its taps (order_weights). Pairs are sorted by weight, heavy ones first, equal
+// weights by number; scopes of 4096 pairs are sorted separately.
 #ifndef SPIRA_ORDER_H
 #define SPIRA_ORDER_H
 
@@ -240,7 +240,8 @@ SPIRA_API uint32_t order_weigh_host(const order_host *h, int32_t pair) {
         number |= order_gray_number((uint32_t)(h->order[i] >> 32));
     }
     for (int d = 0; d < order_directions; ++d) {
-        weight += (uint32_t)order_weight_of(h->weights, number, d);
+        weight += (uint32_t)order_weight_of(h->weights.weight[d], order_bits_of(h->weights, d),
+                                            order_level_bits_of(h->weights, d), number);
     }
     return weight;
 }

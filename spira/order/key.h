@@ -159,9 +159,11 @@ SPIRA_BOTH constexpr uint32_t order_level_number(uint32_t directions, uint32_t l
 
 // How much of a kernel's work each direction is: order_weight_most * (its columns / all columns),
 // rounded down. A group pair weighs the sum over the directions all of whose bits its outputs'
-// numbers have together: those in which its outputs have taps and, rarely, some more.
+// numbers have together: those in which its outputs have taps and, rarely, some more. A direction
+// with taps on one of its two levels counts half.
 struct order_weights {
     uint8_t weight[order_directions]; // by direction number; the sum is at most order_weight_most
+    uint8_t levels;                   // that columns have, where numbers have bits of levels
     uint32_t directions;              // bit d: some column has direction d
     order_keys keys;
 };
@@ -169,10 +171,11 @@ struct order_weights {
 SPIRA_API order_weights order_weights_make(const kernel_shape *kernel, int threshold) {
     const order_numbers numbers = order_numbers_make();
     const int volume = kernel_volume(kernel);
-    int lie[order_directions] = {}, columns = 0;
+    int lie[order_directions] = {}, columns = 0, levels = 0;
     for (int k = 0; k < volume; ++k) {
         if (kernel_norm(kernel, k) < threshold) {
             ++lie[order_direction(kernel, &numbers, k)];
+            levels |= 1 << order_level(kernel, k);
             ++columns;
         }
     }
@@ -184,6 +187,7 @@ SPIRA_API order_weights order_weights_make(const kernel_shape *kernel, int thres
     w.keys = count_bits(w.directions) <= order_class_bits       ? order_by_few
              : triple_equal(kernel->size, triple_make(3, 3, 3)) ? order_by_sectors
                                                                 : order_by_directions;
+    w.levels = (uint8_t)(w.keys == order_by_directions ? levels : 0);
     return w;
 }
 
@@ -207,9 +211,19 @@ SPIRA_BOTH uint32_t order_bits_at(const order_weights &w, const kernel_shape *ke
                                          : bits;
 }
 
-// Returns what a direction adds to the weight of a group pair. number: of its outputs together
-SPIRA_BOTH int order_weight_of(const order_weights &w, uint32_t number, int direction) {
-    return order_bits_of(w, direction) & ~number ? 0 : w.weight[direction];
+// Returns the bits of the levels, two at most, on which a direction beside the middle level has
+// columns.
+SPIRA_BOTH uint32_t order_level_bits_of(const order_weights &w, int direction) {
+    constexpr uint32_t below = order_sector_mask(0), above = order_sector_mask(1);
+    const uint32_t levels =
+        (below >> direction & 1 ? 3u : 0) | (above >> direction & 1 ? 3u << 3 : 0);
+    return order_level_number(0, levels & w.levels);
+}
+
+// Returns what a direction of this weight adds to the weight of a group pair. bits, levels: of the
+// direction; number: of the pair's outputs together
+SPIRA_BOTH int order_weight_of(int weight, uint32_t bits, uint32_t levels, uint32_t number) {
+    return bits & ~number ? 0 : levels & ~number ? weight / 2 : weight;
 }
 
 } // namespace spira

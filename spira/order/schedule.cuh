@@ -33,6 +33,7 @@ struct order_schedule_shared {
 
 struct order_weights_shared {
     uint32_t bits[32];            // of each direction: order_bits_of
+    uint32_t levels[32];          // order_level_bits_of
     int weight[32];               // of each direction
     uint32_t number[order_warps]; // of all outputs of each row group
 };
@@ -43,6 +44,7 @@ SPIRA_DEVICE void order_prepare_weights(const order_task &task, order_weights_sh
     const int d = threadIdx.x;
     if (d < 32) {
         s.bits[d] = d < order_directions ? order_bits_of(task.weights, d) : 0;
+        s.levels[d] = d < order_directions ? order_level_bits_of(task.weights, d) : 0;
         s.weight[d] = d < order_directions ? task.weights.weight[d] : 0;
     }
 }
@@ -65,7 +67,8 @@ SPIRA_DEVICE void order_write_weights(const order_scratch &scratch, int32_t run,
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
         const uint32_t *pair = s.number + 8 * warp + 2 * j;
-        const int part = s.bits[lane] & ~(pair[0] | pair[1]) ? 0 : s.weight[lane];
+        const int part =
+            order_weight_of(s.weight[lane], s.bits[lane], s.levels[lane], pair[0] | pair[1]);
         four |= (uint32_t)(warp_sum(part) + 1) << 8 * j;
     }
     if (lane == 0) {

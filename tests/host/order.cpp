@@ -223,11 +223,17 @@ static int64_t group_faults(const int32_t *map, const std::vector<int32_t> &orde
 
 // The group pairs that have outputs: heavier ones first, then the lower number, in scopes of 4096;
 // nothing is written past them. Each direction all of whose bits, but that of its level, are in the
-// pair's numbers weighs its share of the columns.
+// pair's numbers weighs its share of the columns, or half of it where the numbers lack a level of
+// its side of the kernel.
 static int64_t schedule_faults(const kernel_shape *kernel, int threshold, int32_t count,
                                const order_layout *t) {
     const std::vector<column> columns = columns_of(kernel, threshold).all;
     const int64_t words = (t->volume + 31) / 32, many = (t->groups + 1) / 2;
+    const number sides[2] = {3u << 27, 3u << 30}; // two levels each
+    number levels;                                // of all columns
+    for (const column &c : columns) {
+        levels |= c.bits & (sides[0] | sides[1]);
+    }
     std::vector<std::pair<int64_t, int32_t>> wanted;
     for (int32_t pair = 0; pair < (count + 127) / 128; ++pair) {
         number all; // of the pair's outputs together
@@ -238,12 +244,19 @@ static int64_t schedule_faults(const kernel_shape *kernel, int threshold, int32_
             }
         }
         std::map<int, int64_t> lie; // columns of the directions that weigh
+        std::set<int> halved;
         for (const column &c : columns) {
             lie[c.place] += (c.bits & ~all & number((1u << 27) - 1)).none(); // without levels
+            for (const number &side : sides) {
+                if ((c.bits & side).any() && (levels & side & ~all).any()) {
+                    halved.insert(c.place);
+                }
+            }
         }
         int64_t weight = 0;
         for (const auto &d : lie) {
-            weight += 254 * d.second / (int64_t)columns.size();
+            const int64_t share = 254 * d.second / (int64_t)columns.size();
+            weight += halved.count(d.first) ? share / 2 : share;
         }
         wanted.push_back({-weight, pair});
     }

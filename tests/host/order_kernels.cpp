@@ -138,6 +138,23 @@ TEST(order_kernels_every_fill) {
     }
 }
 
+// Each row has all taps on some levels: pairs of row groups in the same directions differ in
+// weight.
+TEST(order_kernels_levels) {
+    for (triple size : {triple{5, 5, 5}, {3, 3, 7}}) {
+        scene s = scene_make(size, 1400, 1400, fill_all, false);
+        const int volume = kernel_volume(&s.kernel);
+        for (size_t i = 0; i < s.map.size(); ++i) {
+            const size_t row = i / (size_t)volume, levels = 1 + row % 11 * 12 % 31;
+            s.map[i] = levels >> i % (size_t)volume % (size_t)size.z & 1 ? s.map[i] : -1;
+        }
+        if (order_scene_can_be_compact(&s)) {
+            order_scene_compact(&s);
+        }
+        check_scenes({s});
+    }
+}
+
 // Maps of all kinds in one call, an empty one too; and a count beyond the capacity.
 TEST(order_kernels_many_maps) {
     std::vector<scene> scenes = {scene_make({2, 2, 2}, 1100, 1200, fill_by_offset, false),
