@@ -384,7 +384,7 @@ build/dry/launches.o: tests/dry/launches.cpp
 build/dry/cudart.o: tests/dry/cudart.c
 	$(call step,cc $<,$(CC) -O1 $(STRICT) -DDRY_ALONE $(DRY_INCLUDES) $(DEPENDS) -c $< -o $@)
 
-build/test_dry: $(patsubst %,build/dry/%.o,launches cudart calls $(if $(CUBLAS),calls_cublas))
+build/test_dry: $(patsubst %,build/dry/%.o,launches cudart calls layers $(if $(CUBLAS),calls_cublas))
 	$(call step,link $@,$(CXX) -fopenmp $(filter %.o,$^) -o $@)
 
 # Binaries for another architecture are built again, and so are objects whose kernels were not.

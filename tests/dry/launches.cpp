@@ -156,4 +156,34 @@ TEST(launch_errors_of_all_kernels) {
     CHECK(launched.size() > 90);
 }
 
+// Each template instance costs whoever compiles it seconds: those of layers are all of use.
+TEST(launch_layers_reach_every_variant) {
+    std::set<std::string> missing;
+    for (uint64_t seed = 0; seed == 0 || (!missing.empty() && seed < 200); ++seed) {
+        for (uint64_t i = 0; i < 2000; ++i) {
+            device_info gpu = gpu_make((int)(i % gpus));
+            gpu.multiprocessors = i % 5 ? gpu.multiprocessors : 16;
+            gpu.shared_max = i % 7 || gpu.hopper ? gpu.shared_max : 101376;
+            launch_layer_random(2000 * seed + i, &gpu);
+        }
+        missing.clear();
+        std::set<std::string> launched;
+        for (int i = 0; i < dry_kernels_count(); ++i) {
+            (dry_kernel_launched(i) ? launched : missing).insert(dry_kernel_name(i));
+        }
+        for (auto i = missing.begin(); i != missing.end();) {
+            const std::string noun = kernel_noun(i->c_str());
+            const bool of_layers = noun == "hopper_kernel" || noun == "narrow_kernel" ||
+                                   noun == "portable_kernel" || noun == "linear_kernel" ||
+                                   noun == "pairs_kernel" || noun == "grad_kernel" ||
+                                   noun == "grad_hopper_kernel";
+            i = !of_layers || launched.count(*i) ? missing.erase(i) : std::next(i);
+        }
+    }
+    for (const std::string &name : missing) {
+        test_check(false, __FILE__, __LINE__, (name + " is never launched").c_str());
+    }
+    CHECK(dry_kernels_count() > 500);
+}
+
 TEST_MAIN

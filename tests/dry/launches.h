@@ -34,6 +34,9 @@ extern const int launch_cases_count;
 extern const launch_case launch_cublas_cases[]; // of calls_cublas.cu
 extern const int launch_cublas_cases_count;
 
+// Launches the convolution, over a map and over lists, and the weight gradient of a random layer.
+void launch_layer_random(uint64_t seed, const spira::device_info *gpu); // layers.cu
+
 extern spira::status (*const launch_device_info_query)(spira::device_info *d);
 
 #endif
