@@ -52,6 +52,7 @@
 #include "spira/conv_group.cuh"
 #include "spira/conv_hybrid.cuh"
 #include "spira/conv_linear.cuh"
+#include "spira/conv_slices.cuh"
 #include "spira/conv_pairs.cuh"
 #include "spira/curve.cuh"
 #include "spira/dense.cuh"

@@ -341,7 +341,7 @@ struct conv_args {
     bool programmatic;
     conv_quantisation quantisation; // zero for most layers
     // Rows of `in`, or of outputs and residual, that are slices of wider ones: channels from a row
-    // to the next; 0: cin, cout. See conv_pitch_takes.
+    // to the next; 0: cin, cout. Not in int8, nor with quantisation.mixed.
     int pitch_in, pitch_out;
 };
 

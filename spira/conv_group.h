@@ -8,8 +8,8 @@
 // group. Depthwise: as many groups as channels on both sides. Weights are fp32 and need no packing:
 // [volume, cin / groups, cout], of a depthwise layer [volume, channels].
 //
-// Groups of 32 channels and more are faster on Hopper as a `conv` each, over slices of the rows
-// (conv_args.pitch_in, pitch_out), where there is an ordered layout of the map.
+// `conv_group` takes any groups. Groups of 32 channels and more are faster by `conv_slices`
+// (conv_slices.cuh), on the map of convolutions and packed weights; networks choose by themselves.
 //
 // The input gradient is such a convolution, too, of out_grad: with `order` it reads the weights of
 // the layer (conv_weights_order), over the layer's own map or that of the other direction
@@ -63,6 +63,15 @@ SPIRA_BOTH bool conv_group_depthwise(const conv_group_shape &s) {
 SPIRA_BOTH bool conv_group_tensor(const conv_group_shape &s) {
     return (s.type == numeric_f16 || s.type == numeric_bf16) && s.cin / s.groups % 16 == 0 &&
            s.cout / s.groups % 16 == 0;
+}
+
+enum { conv_slices_channels = 32, conv_slices_rows = 8192 };
+
+// Whether `conv_slices` is faster than `conv_group`: groups are wide enough for tiles of their own,
+// and rows many enough for a launch a group.
+SPIRA_BOTH bool conv_slices_pay(const conv_group_shape &s, int32_t capacity) {
+    return s.cin / s.groups >= conv_slices_channels && s.cout / s.groups >= conv_slices_channels &&
+           capacity >= conv_slices_rows;
 }
 
 SPIRA_BOTH int64_t conv_group_weights(const conv_group_shape &s) {

@@ -84,12 +84,6 @@ SPIRA_API size_t conv_packed_bytes(const conv_shape *s, conv_kernel kernel) {
 
 // ---- shortcuts ----------------------------------------------------------------------------------
 
-// Whether the rows of a convolution can be slices of wider ones (conv_args.pitch_in, pitch_out): of
-// Hopper's kernel, not in int8.
-SPIRA_API bool conv_pitch_takes(const conv_shape *s, const device_info *d) {
-    return s->type != numeric_i8 && conv_kernel_of(s, d) == conv_kernel_hopper;
-}
-
 // Whether a convolution can compute a shortcut too: the portable kernel does, the exact one in
 // int8, and the Hopper kernel unless a row has at most 64 bytes (32 channels, 64 of int8) and the
 // output at most 64 channels.

@@ -320,7 +320,7 @@ SPIRA_DEVICE float4 conv_sums_fetch(const float *from, int left) {
 template <typename E>
 SPIRA_DEVICE void conv_output_store(const conv_params &p, const conv_output &f, int row,
                                     float4 sum) {
-    const int64_t at = (int64_t)row * p.cout + f.channel;
+    const int64_t at = (int64_t)row * p.pitch_out + f.channel;
     const E *const from = (const E *)p.residual + at;
     E *const to = (E *)p.out + at;
     const int left = p.cout - f.channel;
@@ -382,7 +382,7 @@ SPIRA_DEVICE void conv_store_mixed(numeric type, void *array, int64_t at, int le
 // floating-point formats its scales are 1, which change no bit.
 SPIRA_DEVICE void conv_output_store_mixed(const conv_params &p, const conv_output &f, int row,
                                           float4 sum) {
-    const int64_t at = (int64_t)row * p.cout + f.channel;
+    const int64_t at = (int64_t)row * p.pitch_out + f.channel;
     const int left = p.cout - f.channel;
     const conv_quantisation &q = p.quantisation;
     const float bound = conv_bound(p.epilogue);

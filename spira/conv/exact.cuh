@@ -138,6 +138,7 @@ SPIRA_DEVICE void exact_load(const conv_params &p, const conv_work &work, const 
     }
     const bool second = chunk >= p.chunks1, wide = second ? p.wide_in2 : p.wide_in;
     const int lane = (int)threadIdx.x % 32, channels = second ? p.cin2 : p.cin;
+    const int pitch = second ? p.cin2 : p.pitch;
     const int channel = (second ? chunk - p.chunks1 : chunk) * conv_exact_in + lane % 4 * 4;
     const E *const in = (const E *)(second ? p.in2 : p.in) + channel;
 #pragma unroll
@@ -145,7 +146,7 @@ SPIRA_DEVICE void exact_load(const conv_params &p, const conv_work &work, const 
         const int32_t row = __shfl_sync(~0u, entry.source, i * 8 + lane / 4);
         to.row[i] = {};
         if (row >= 0 && channel < channels) {
-            exact_row_load(in + (int64_t)row * channels, channels - channel, wide, to.row[i]);
+            exact_row_load(in + (int64_t)row * pitch, channels - channel, wide, to.row[i]);
         }
     }
 }
@@ -207,7 +208,7 @@ SPIRA_DEVICE conv_params exact_params_shortcut(const conv_params &p) {
     s.in = p.shortcut.in;
     s.in2 = p.shortcut.in2;
     s.weights = p.shortcut.weights;
-    s.cin = p.shortcut.cin;
+    s.cin = s.pitch = p.shortcut.cin;
     s.cin2 = p.shortcut.cin2;
     s.chunks = p.shortcut.chunks;
     s.chunks1 = (s.cin + (int)conv_exact_in - 1) / (int)conv_exact_in;
@@ -326,7 +327,7 @@ SPIRA_API status exact_launch(conv_params p, int workers, cudaStream_t stream) {
     p.chunks1 = conv_exact_chunks(p.cin);
     p.chunks = p.chunks1 + conv_exact_chunks(p.cin2);
     p.weight_bytes = conv_exact_chunk(p.cout) * (int)sizeof(float);
-    p.wide_in = conv_aligned(p.in, p.cin, sizeof(E), 4 * sizeof(E));
+    p.wide_in = conv_aligned(p.in, p.pitch, sizeof(E), 4 * sizeof(E)) && p.cin % 4 == 0;
     p.wide_in2 = !p.cin2 || conv_aligned(p.in2, p.cin2, sizeof(E), 4 * sizeof(E));
     if (conv_params_shortcut *s = p.shortcut.chunks ? &p.shortcut : nullptr) {
         s->chunks = conv_exact_chunks(s->cin) + conv_exact_chunks(s->cin2);

@@ -64,10 +64,12 @@ SPIRA_API conv_sizes narrow_sizes_choose(const conv_shape *s, int32_t capacity,
 template <typename E, bool mixed, int fold, int steps, int halves>
 SPIRA_API status narrow_launch(conv_params p, cudaStream_t stream) {
     p.fold = narrow_fold(p.cin, sizeof(E));
-    p.wide_in = (uintptr_t)p.in % (8 * steps) == 0 && p.cin * (int)sizeof(E) % (8 * steps) == 0;
+    const int64_t each = 8 * steps; // bytes of a lane
+    p.wide_in =
+        conv_aligned(p.in, p.cin, sizeof(E), each) && conv_aligned(p.in, p.pitch, sizeof(E), each);
     const int64_t pairs = order_pairs(order_count(p.capacity));
-    const int64_t each = narrow_pair / (8 * narrow_groups);
-    const unsigned grid = (unsigned)ceil_div(pairs * each * p.sizes.split, narrow_warps);
+    const int64_t warps = narrow_pair / (8 * narrow_groups);
+    const unsigned grid = (unsigned)ceil_div(pairs * warps * p.sizes.split, narrow_warps);
     enum { unaligned = steps == 2 ? 1 : 0 }; // its fold
     auto kernel = p.wide_in ? narrow_kernel<E, fold, steps, halves, true, mixed>
                             : narrow_kernel<E, unaligned, steps, halves, false, mixed>;

@@ -24,6 +24,7 @@ struct conv_pack_request {
     const float *step = nullptr; // of int8 layers, as the scales: see conv_weights
     float scale_in = 0.0f, scale_in2 = 0.0f;
     const float *scale = nullptr;
+    int pitch = 0; // weights from an input channel to the next, in their own order; 0: cout
 };
 
 // Launches a kernel that packs `total` pieces, a thread each. In training it runs in front of every
@@ -36,6 +37,7 @@ SPIRA_API status conv_pack_launch(const conv_pack_request *r, int64_t total, int
     p.shape = r->shape;
     p.chunk_bytes = chunk_bytes;
     p.rows = r->rows;
+    p.pitch = r->pitch ? r->pitch : r->shape.cout;
     p.weight = r->weight;
     p.first = r->first;
     p.total = total;

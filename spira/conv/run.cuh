@@ -70,13 +70,13 @@ SPIRA_API status conv_check_formats(const conv_args *a) {
     return status_success();
 }
 
-SPIRA_API status conv_check_pitch(const device_info *gpu, const conv_args *a) {
+SPIRA_API status conv_check_pitch(const conv_args *a) {
     if (!a->pitch_in && !a->pitch_out) {
         return status_success();
     }
-    SPIRA_REQUIRE(conv_pitch_takes(&a->shape, gpu) && !a->quantisation.mixed, status_unsupported,
-                  "pitch_in, pitch_out (see conv_pitch_takes)", 0);
     const conv_shape &s = a->shape;
+    SPIRA_REQUIRE(s.type != numeric_i8 && !a->quantisation.mixed, status_unsupported,
+                  "pitch_in, pitch_out (of an int8 or mixed layer)", 0);
     SPIRA_REQUIRE(!a->pitch_in || a->pitch_in >= s.cin, status_bad_size, "pitch_in", a->pitch_in);
     SPIRA_REQUIRE(!a->pitch_out || a->pitch_out >= s.cout, status_bad_size, "pitch_out",
                   a->pitch_out);
@@ -103,7 +103,7 @@ SPIRA_API status conv_check(const device_info *gpu, const conv_args *a) {
     SPIRA_REQUIRE(a->out != a->in && (!a->shape.cin2 || a->out != a->in2) && a->out != a->sums,
                   status_unsupported, "out (overlaps an input)", 0);
     SPIRA_TRY(conv_check_map(gpu, a));
-    SPIRA_TRY(conv_check_pitch(gpu, a));
+    SPIRA_TRY(conv_check_pitch(a));
     return a->shortcut ? conv_check_shortcut(gpu, a) : status_success();
 }
 

@@ -16,6 +16,7 @@ struct conv_pack_params {
     conv_shape shape;
     int chunk_bytes;        // of a row; conv/hopper.cuh
     int rows;               // see conv_weight_index
+    int pitch;              // weights from an input channel to the next, in their own order
     const float *weight;    //
     int64_t first;          // number of weight[0] among all that the caller has
     int64_t total;          // pieces: one for each thread
@@ -46,9 +47,12 @@ template <conv_weights_order order, typename E, int n, typename F>
 SPIRA_DEVICE void conv_pack_weights(const conv_pack_params &p, int64_t offset, bool second,
                                     const F &place, E (&to)[n]) {
     const conv_shape &s = p.shape;
+    conv_shape whole = s;
+    whole.cout = p.pitch;
     const auto number = [&](int i) {
         const conv_pack_place at = place(i);
-        return conv_weight_index<order>(&s, p.rows, offset, (second ? s.cin : 0) + at.in, at.out);
+        return conv_weight_index<order>(&whole, p.rows, offset, (second ? s.cin : 0) + at.in,
+                                        at.out);
     };
     float w[n], step[n];
 #pragma unroll

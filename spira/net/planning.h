@@ -178,11 +178,18 @@ SPIRA_API status net_find_map(net_plan *p, int i, int *found) {
     if (*found < 0) {
         SPIRA_TRY(net_add_map(p, i, &kernel, found));
     }
-    net_map *const map = &p->map[*found];
-    const bool lists = net_op_call(l->op, [](auto op) { return (bool)decltype(op)::lists; });
-    map->kept = map->kept || lists;
-    map->ordered = map->ordered || (!lists && p->device);
     return status_success();
+}
+
+// Adds the form of its map that a layer reads.
+SPIRA_API void net_read_map(net_plan *p, int i) {
+    if (p->step[i].map != net_none) {
+        net_map *const map = &p->map[p->step[i].map];
+        const bool lists =
+            net_op_call(p->layers[i].op, [&](auto op) { return net_op_lists(op, p, i); });
+        map->kept = map->kept || lists;
+        map->ordered = map->ordered || (!lists && p->device);
+    }
 }
 
 // ---- layers -------------------------------------------------------------------------------------
@@ -220,6 +227,7 @@ SPIRA_API void net_use(net_plan *p, int source, int reader) {
 // The shape and the lifetime of a layer.
 SPIRA_API status net_plan_layer(net_plan *p, int i) {
     SPIRA_TRY(net_plan_shape(p, i));
+    net_read_map(p, i);
     const net_layer *l = &p->layers[i];
     net_step *step = &p->step[i];
     const net_reads reads = net_reads_of(l);

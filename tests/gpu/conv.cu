@@ -4,6 +4,7 @@
 #include "../../spira/conv.cuh"
 #include "../support/devices.h"
 #include "../support/problems.cuh"
+#include "../support/sliced.h"
 
 using namespace problems;
 
@@ -531,10 +532,11 @@ DEVICE_TEST(gpu_conv_unaligned_pointers) {
     }
 }
 
-// Rows that are slices of wider ones; refused where the kernel has none.
-DEVICE_TEST(gpu_conv_slices) {
-    for (const auto &by : slices_tested) {
-        for (numeric type : {numeric_f16, numeric_bf16, numeric_f32}) {
+// Rows that are slices of wider ones.
+template <size_t n>
+void slices_check(const slices (&tested)[n][2]) {
+    for (const auto &by : tested) {
+        for (numeric type : numerics) {
             const problem p = slices_problem(by, type);
             device_problem d;
             device_problem_make(&p, &d);
@@ -551,19 +553,37 @@ DEVICE_TEST(gpu_conv_slices) {
             std::vector<char> wide((size_t)(309 * by[1].pitch) * element, (char)0xff);
             char *const out = device_upload(wide.data(), (int64_t)wide.size());
             a->out = out + element * (size_t)by[1].at;
-            if (!conv_pitch_takes(&p.shape, gpu())) {
-                CHECK_STATUS(device_problem_start(&d), status_unsupported);
-            } else {
-                CHECK_OK(device_problem_start(&d));
-                device_copy_out(wide.data(), out, (int64_t)wide.size());
-                problem_good(&p, slices_gather(type, wide, p.outputs, by[1]));
-                a->pitch_in = by[0].channels - 1;
-                CHECK_STATUS(device_problem_start(&d), status_bad_size);
-                a->pitch_in = 0;
-                a->pitch_out = -1;
-                CHECK_STATUS(device_problem_start(&d), status_bad_size);
-            }
+            CHECK_OK(device_problem_start(&d));
+            device_copy_out(wide.data(), out, (int64_t)wide.size());
+            problem_good(&p, slices_gather(type, wide, p.outputs, by[1]));
+            a->pitch_in = by[0].channels - 1;
+            CHECK_STATUS(device_problem_start(&d), status_bad_size);
+            a->pitch_in = 0;
+            a->pitch_out = -1;
+            CHECK_STATUS(device_problem_start(&d), status_bad_size);
             guarded_finish();
+        }
+    }
+}
+
+DEVICE_TEST(gpu_conv_slices) {
+    slices_check(slices_tested);
+    slices_check(slices_narrow);
+}
+
+// A convolution for each group, in groups of 16 channels to 128.
+DEVICE_TEST(gpu_conv_slices_of_groups) {
+    const sliced_side side = {&memory_device, gpu(), stream_get(), shared_conv.conv_slices,
+                              shared_conv.conv_slices_pack};
+    uint64_t seed = 0;
+    for (numeric type : numerics) {
+        for (const conv_group_shape &s :
+             {conv_group_shape{27, 2, 128, 128, type}, conv_group_shape{27, 4, 128, 128, type},
+              conv_group_shape{5, 8, 128, 256, type}, conv_group_shape{8, 2, 256, 192, type},
+              conv_group_shape{125, 4, 128, 128, type}, conv_group_shape{4, 3, 99, 111, type}}) {
+            for (int32_t outputs : {0, 1, 3000}) {
+                CHECK(sliced_good(sliced_make(++seed, s, outputs), side));
+            }
         }
     }
 }

@@ -12,6 +12,8 @@ const shared_conv_calls shared_conv = {conv<>,
                                        conv_grad_input<>,
                                        conv_hybrid<>,
                                        conv_weights_pack<>,
-                                       conv_shortcut_pack<>};
+                                       conv_shortcut_pack<>,
+                                       conv_slices<>,
+                                       conv_slices_pack<>};
 
 } // namespace spira

@@ -86,6 +86,11 @@ TEST(exact_emulated_same_bits) {
     }
 }
 
+TEST(exact_emulated_slices) {
+    layers_slices<exact>(slices_tested);
+    layers_slices<exact>(slices_narrow);
+}
+
 TEST(exact_emulated_negative_counts) {
     layers_negative_counts<exact>(shape_make(5, 20, 0, 40, numeric_f32), {1, 2, 1, 1});
 }

@@ -142,35 +142,7 @@ TEST(hopper_copy_bytes) {
 
 // Rows that are slices of wider ones.
 TEST(hopper_emulated_slices) {
-    for (const auto &by : slices_tested) {
-        for (numeric type : {numeric_f16, numeric_bf16}) {
-            layer l = {};
-            l.joined.main = slices_problem(by, type);
-            const problem &p = l.joined.main;
-            layer_args a;
-            late.clear();
-            args_put<hopper>(&l, &a);
-            a.args.pitch_in = by[0].pitch;
-            a.args.pitch_out = by[1].pitch;
-            const size_t element = (size_t)numeric_size(type);
-            const auto slice = [&](const std::vector<char> &wide, int side) {
-                return array_put(wide) + element * (size_t)by[side].at;
-            };
-            a.args.in = slice(slices_spread(type, p.in, by[0], 3), 0);
-            a.args.epilogue.residual = slice(slices_spread(type, p.residual, by[1], 9), 1);
-            const std::vector<char> none((size_t)(309 * by[1].pitch) * element, (char)0xff);
-            char *const out = array_put(none);
-            a.args.out = out + element * (size_t)by[1].at;
-            conv_params t = conv_params_of(&hopper::device, &a.args, conv_kernel_hopper);
-            t.sizes = conv_sizes_choose(&p.shape, t.capacity, &hopper::device);
-            CHECK_OK(type == numeric_f16
-                         ? hopper_launcher_of<__half>(t)(&hopper::device, t, nullptr)
-                         : hopper_launcher_of<__nv_bfloat16>(t)(&hopper::device, t, nullptr));
-            const std::vector<char> wide(out, out + none.size());
-            problem_good(&p, slices_gather(type, wide, p.outputs, by[1]));
-            guarded_finish();
-        }
-    }
+    layers_slices<hopper>(slices_tested);
 }
 
 // Layers of int8, to the bit.

@@ -85,6 +85,10 @@ TEST(narrow_emulated_every_kernel) {
     layers_every_kernel<narrow>(cuts, false, 2 * (8 + 4 + 1));
 }
 
+TEST(narrow_emulated_slices) {
+    layers_slices<narrow>(slices_narrow);
+}
+
 TEST(narrow_emulated_negative_counts) {
     layers_negative_counts<narrow>(shape_make(5, 16, 0, 16, numeric_f16), {1, 1, 2, 1});
 }

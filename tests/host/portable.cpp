@@ -109,6 +109,10 @@ TEST(portable_emulated_weights_of_gradients) {
     }
 }
 
+TEST(portable_emulated_slices) {
+    layers_slices<portable>(slices_tested);
+}
+
 // Tests the test: one wrong weight, tap, source row or epilogue is found.
 TEST(portable_emulated_planted_errors_are_found) {
     for (numeric type : formats) {

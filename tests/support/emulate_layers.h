@@ -393,6 +393,43 @@ void layers_random(int count, bool shortcuts) {
     }
 }
 
+// Rows that are slices of wider ones: nothing around them is read or written.
+template <typename K, size_t n>
+void layers_slices(const slices (&tested)[n][2]) {
+    for (const auto &by : tested) {
+        for (numeric type : layer_formats<K>()) {
+            layer l = {};
+            l.joined.main = slices_problem(by, type);
+            const problem &p = l.joined.main;
+            layer_args a;
+            late.clear();
+            args_put<K>(&l, &a);
+            a.args.pitch_in = by[0].pitch;
+            a.args.pitch_out = by[1].pitch;
+            const size_t element = (size_t)numeric_size(type);
+            const auto slice = [&](const std::vector<char> &wide, int side) {
+                return array_put(wide) + element * (size_t)by[side].at;
+            };
+            a.args.in = slice(slices_spread(type, p.in, by[0], 3), 0);
+            a.args.epilogue.residual = slice(slices_spread(type, p.residual, by[1], 9), 1);
+            const std::vector<char> none((size_t)(309 * by[1].pitch) * element, (char)0xff);
+            char *const out = array_put(none);
+            a.args.out = out + element * (size_t)by[1].at;
+            conv_params t = conv_params_of(&K::device, &a.args, K::kernel);
+            t.sizes = l.sizes = conv_sizes_choose(&p.shape, t.capacity, &K::device);
+            CHECK_OK(numeric_dispatch<numeric_any>(type, [&](auto tag) {
+                if constexpr (K::floats || sizeof(typename decltype(tag)::element) == 2) {
+                    return K::run(tag, t, &l);
+                }
+                return conv_not_compiled();
+            }));
+            const std::vector<char> wide(out, out + none.size());
+            problem_good(&p, slices_gather(type, wide, p.outputs, by[1]));
+            guarded_finish();
+        }
+    }
+}
+
 // Outputs around row groups, their pairs and tiles of two pairs; kernels of one to many offsets,
 // with more than a word of them.
 template <typename K>

@@ -257,6 +257,11 @@ inline const slices slices_tested[][2] = {
     {{36, 100, 4}, {40, 44, 4}},    {{33, 70, 5}, {65, 67, 1}},   {{32, 48, 6}, {32, 50, 2}},
     {{40, 44, 0}, {256, 300, 16}}};
 
+// Of at most 32 channels.
+inline const slices slices_narrow[][2] = {{{32, 64, 32}, {32, 96, 32}}, {{16, 32, 16}, {16, 20, 4}},
+                                          {{8, 24, 16}, {32, 32, 0}},   {{4, 12, 4}, {16, 18, 1}},
+                                          {{3, 8, 4}, {7, 16, 8}},      {{27, 32, 0}, {31, 40, 4}}};
+
 // The problem of such slices.
 SPIRA_API problem slices_problem(const slices (&by)[2], numeric type) {
     random_state random = random_make((uint64_t)(by[0].channels + by[1].channels + type));

@@ -9,6 +9,7 @@
 #include "../../spira/conv_grad.cuh"
 #include "../../spira/conv_hybrid.cuh"
 #include "../../spira/conv_linear.cuh"
+#include "../../spira/conv_slices.cuh"
 #include "../../spira/net.cuh"
 #include "../../spira/voxel.cuh"
 #include "../../spira/voxel_features.cuh"
@@ -26,6 +27,8 @@ struct shared_conv_calls {
     decltype(&spira::conv_hybrid<>) conv_hybrid;
     decltype(&spira::conv_weights_pack<>) conv_weights_pack;
     decltype(&spira::conv_shortcut_pack<>) conv_shortcut_pack;
+    decltype(&spira::conv_slices<>) conv_slices;
+    decltype(&spira::conv_slices_pack<>) conv_slices_pack;
 };
 extern const shared_conv_calls shared_conv;
 

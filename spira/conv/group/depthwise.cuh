@@ -173,7 +173,7 @@ SPIRA_DEVICE conv_params group_output_params(const conv_group_args &a, bool wide
     p.epilogue = a.epilogue;
     p.residual = a.epilogue.residual;
     p.out = a.out;
-    p.cout = a.shape.cout;
+    p.cout = p.pitch_out = a.shape.cout;
     p.wide_out = wide;
     return p;
 }

@@ -70,8 +70,8 @@ SPIRA_DEVICE void narrow_outputs_load(const conv_params &p, int first, int outpu
 #pragma unroll
     for (int i = 0; i < narrow_groups * halves; ++i) {
         const bool there = p.residual && plain && to.row[i] >= 0;
-        narrow_load_row(to.residual[i], narrow_row(residual, to.row[i], (uint32_t)p.cout * element),
-                        there);
+        narrow_load_row(to.residual[i],
+                        narrow_row(residual, to.row[i], (uint32_t)p.pitch_out * element), there);
     }
     to.vectors = conv_output_of(p, channel);
     if constexpr (element == 1) {
@@ -117,7 +117,7 @@ template <typename E, typename O, int rows>
 SPIRA_DEVICE void narrow_store_plain(const conv_params &p, const narrow_outputs<E, rows> &f,
                                      const float4 (&sum)[rows]) {
     char *const out = (char *)p.out + f.vectors.channel * (int)sizeof(O);
-    const uint32_t pitch = (uint32_t)p.cout * (int)sizeof(O);
+    const uint32_t pitch = (uint32_t)p.pitch_out * (int)sizeof(O);
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         if (f.row[i] >= 0) {

@@ -94,8 +94,8 @@ SPIRA_DEVICE narrow_from narrow_from_of(const conv_params &p, int64_t group, int
               at = lane % narrow_parts(narrow_fold_of<fold>(p)) * (8 * steps);
     narrow_from f;
     f.source = p.order.source + group * p.volume * order_rows + place + lane / 4 * narrow_groups;
-    f.pitch = (uint32_t)p.cin * (uint32_t)sizeof(E);
-    f.bytes = (int)f.pitch - at;
+    f.pitch = (uint32_t)p.pitch * (uint32_t)sizeof(E);
+    f.bytes = p.cin * (int)sizeof(E) - at;
     f.row = (const char *)p.in + (f.bytes > 0 ? at : 0);
     // Keeps them in registers: the compiler would compute them again for each offset.
 #ifdef __CUDA_ARCH__

@@ -102,7 +102,7 @@ template <typename T, bool plain, typename O = typename T::element>
 SPIRA_DEVICE void portable_finish_wide(const conv_params &p, uint32_t vectors, int channel,
                                        const int (&row)[T::fragments][2],
                                        const portable_sums<T> &sum) {
-    const auto pitch = (uint32_t)(p.cout * (int)sizeof(O));
+    const auto pitch = (uint32_t)(p.pitch_out * (int)sizeof(O));
 #pragma unroll
     for (int q = 0; q < T::bands / 2; ++q) {
         const int first = channel + 32 * q;

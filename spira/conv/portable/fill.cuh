@@ -47,9 +47,10 @@ SPIRA_DEVICE int portable_left(const portable_chunk &c) {
     return c.left - (int)(threadIdx.x % 4) * conv_lane_bytes;
 }
 
-SPIRA_DEVICE portable_chunk portable_chunk_first(const void *in, int bytes, bool wide) {
+// bytes: of a row; pitch: to the next
+SPIRA_DEVICE portable_chunk portable_chunk_first(const void *in, int bytes, int pitch, bool wide) {
     const int at = (int)(threadIdx.x % 4) * conv_lane_bytes;
-    return {(const char *)in + at, (uint32_t)bytes, bytes, wide};
+    return {(const char *)in + at, (uint32_t)pitch, bytes, wide};
 }
 
 SPIRA_DEVICE void portable_chunk_skip(int chunks, portable_chunk &c) {
@@ -128,12 +129,13 @@ SPIRA_DEVICE void portable_filling_begin(const conv_params &p, const conv_work &
                 conv_multiply_wide(f.what & portable_offset, (uint32_t)(p.chunks * p.weight_bytes));
     f.stages = p.chunks;
     f.chunks1 = p.chunks1;
-    f.first = portable_chunk_first(p.in, p.cin * (int)sizeof(E), p.wide_in);
+    f.first =
+        portable_chunk_first(p.in, p.cin * (int)sizeof(E), p.pitch * (int)sizeof(E), p.wide_in);
     if (f.what & portable_of_shortcut) {
         const int bytes = p.shortcut.cin * (int)sizeof(E);
         f.stages = p.shortcut.chunks;
         f.chunks1 = portable_chunks(bytes);
-        f.first = portable_chunk_first(p.shortcut.in, bytes, p.shortcut.wide_in);
+        f.first = portable_chunk_first(p.shortcut.in, bytes, bytes, p.shortcut.wide_in);
         f.weights = portable_weights(p.shortcut.weights, work.channel, target.thread);
     }
 }
@@ -191,7 +193,7 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &
         });
         return;
     }
-    const bool halves = conv_in_halves(chunk.base, chunk.pitch);
+    const bool halves = conv_in_halves(chunk.base, chunk.pitch | (uint32_t)chunk.left);
 #pragma unroll 1
     for (int i = 0; i < T::warp_fragments && f.valid; ++i) { // in halves, or element by element
         const auto row = (int32_t)shared_load(f.rows + i * portable_fragment * 4);
@@ -252,8 +254,8 @@ SPIRA_DEVICE portable_chunk portable_chunk_of(const conv_params &p,
     portable_chunk_skip(number, c);
     if (number >= f.chunks1) {
         const bool s = f.what & portable_of_shortcut;
-        const int channels = portable_here(s ? p.shortcut.cin2 : p.cin2);
-        c = portable_chunk_first(s ? p.shortcut.in2 : p.in2, channels * (int)sizeof(E),
+        const int bytes = portable_here(s ? p.shortcut.cin2 : p.cin2) * (int)sizeof(E);
+        c = portable_chunk_first(s ? p.shortcut.in2 : p.in2, bytes, bytes,
                                  s ? p.shortcut.wide_in2 : p.wide_in2);
         portable_chunk_skip(number - f.chunks1, c);
     }

@@ -36,7 +36,6 @@ struct net_op_base {
     enum { known = true };
     enum { members = 0 };    // of net_member
     enum { floats = false }; // its features are never int8
-    enum { lists = false }; // with a kernel: whether the map itself is read, not its ordered layout
 };
 
 struct net_op_unknown : net_op_base {
@@ -113,6 +112,11 @@ SPIRA_API status net_check_residual(const net_plan *p, int i) {
                                     net_source_channels(p, residual) != p->step[i].channels)
                ? net_fault("residual (of another set, or of other channels)", i)
                : status_success();
+}
+
+// With a kernel: whether the map itself is read, not its ordered layout. The shape is there.
+SPIRA_API bool net_op_lists(net_op_base, const net_plan *, int) {
+    return false;
 }
 
 // Where the parameters start. step->params and the shape are there.

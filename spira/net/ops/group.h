@@ -13,7 +13,7 @@ struct net_op_group : net_op_kernel {
         members = net_member_channels | net_member_kernel | net_member_epilogue | net_member_conv |
                   net_member_groups,
     };
-    enum { lists = true, floats = true };
+    enum { floats = true };
 };
 
 SPIRA_API status net_op_check(net_op_group, const net_plan *p, int i) {
@@ -40,10 +40,26 @@ SPIRA_API status net_op_shape(net_op_group, net_plan *p, int i) {
     return status_success();
 }
 
-// As of a convolution, but that the weights are not packed: they are vectors, too.
+SPIRA_API conv_group_shape net_group_shape(const net_plan *p, int i) {
+    const net_step *step = &p->step[i];
+    const int groups = p->layers[i].groups;
+    return {step->shape.volume, groups, step->shape.cin * groups, step->shape.cout, step->type};
+}
+
+// Whether conv_slices computes the layer, on the GPU. It follows from the table alone: which form
+// of a map a layer reads is decided before the GPU is known.
+SPIRA_API bool net_group_sliced(const net_plan *p, int i) {
+    return p->device && conv_slices_pay(net_group_shape(p, i), p->set[p->step[i].set].capacity);
+}
+
+SPIRA_API bool net_op_lists(net_op_group, const net_plan *p, int i) {
+    return !net_group_sliced(p, i);
+}
+
+// As of a convolution. Weights that are not packed are vectors, too.
 SPIRA_API net_params net_op_params(net_op_group, const net_plan *p, int i) {
     net_params at = net_op_params(net_op_conv(), p, i);
-    at.vectors = at.weight;
+    at.vectors = net_group_sliced(p, i) ? at.vectors : at.weight;
     return at;
 }
 
@@ -55,8 +71,7 @@ SPIRA_API conv_group_args net_group_args(const net_plan *p, int i, const net_run
     const net_step *step = &p->step[i];
     const voxel_set<W> outputs = net_voxels(p, step->set, run->input, run->memory);
     conv_group_args a = {};
-    a.shape = {step->shape.volume, l->groups, step->shape.cin * l->groups, step->shape.cout,
-               step->type};
+    a.shape = net_group_shape(p, i);
     a.in = net_in(p, l->source, run);
     a.weight = params;
     a.map = net_map_of(p, i, run->memory);

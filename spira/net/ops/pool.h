@@ -8,9 +8,11 @@
 
 namespace spira {
 
-struct net_op_pool : net_op_kernel {
-    enum { lists = true };
-};
+struct net_op_pool : net_op_kernel {};
+
+SPIRA_API bool net_op_lists(net_op_pool, const net_plan *, int) {
+    return true;
+}
 
 SPIRA_API unsigned net_op_wish(net_op_pool, const net_plan *p, int i, bool) {
     return p->step[i].type == numeric_i8 ? net_wish_i8 : net_wish_float;
