@@ -4,7 +4,7 @@
 //     build/bench_group data/*.vox32
 //
 // `groups` are the cin of a row's `method` "depthwise"; "8 groups" has 8; "convs" has the groups of
-// the row before it, each by `conv` over slices of rows, on Hopper. `pass` is "forward" or
+// the row before it, each by `conv` over slices of rows (conv_slices.cuh). `pass` is "forward" or
 // "weight". `bytes` are what the layer must move: features read once, the map, outputs or the other
 // features once. fp16. Outputs are compared with the host loop in 2000 rows: to the bit, but for
 // those of tensor cores.
@@ -33,59 +33,31 @@ static spira::status group_step(void *context, cudaStream_t stream) {
 
 // The groups as convolutions over slices of rows.
 struct group_convs {
+    spira::conv_group_shape shape;
     spira::conv_map map;
-    spira::conv_args args; // of the first group
-    int groups;
-    size_t weights; // bytes of a group's
+    spira::conv_args args;
 };
 
 static spira::status group_convs_step(void *context, cudaStream_t stream) {
     const group_convs *w = (const group_convs *)context;
-    for (int g = 0; g < w->groups; ++g) {
-        spira::conv_args a = w->args;
-        a.in = (const uint16_t *)a.in + g * a.shape.cin;
-        a.out = (uint16_t *)a.out + g * a.shape.cout;
-        a.weights = (const char *)a.weights + g * w->weights;
-        SPIRA_TRY(spira::conv<spira::numeric_f16>(bench_gpu(), &a, stream));
-    }
-    return spira::status_success();
-}
-
-// Packs the weights of each group, [volume, channels, channels] of [volume, channels, cout].
-static void group_convs_pack(bench_session *s, const group_work *w, const float *weight,
-                             group_convs *to) {
-    const spira::conv_group_shape &shape = w->args.shape;
-    const spira::conv_shape &own = to->args.shape;
-    const int64_t rows = (int64_t)own.volume * own.cin;
-    BENCH_TRY(spira::conv_weights_bytes(bench_gpu(), &own, &to->weights));
-    to->weights = (size_t)spira::round_up((int64_t)to->weights, 256);
-    char *packed = bench_device<char>(&s->pool, to->groups * (int64_t)to->weights);
-    float *slice = bench_host<float>(&s->pool, rows * own.cout);
-    for (int g = 0; g < to->groups; ++g) {
-        for (int64_t i = 0; i < rows * own.cout; ++i) {
-            slice[i] = weight[i / own.cout * shape.cout + g * own.cout + i % own.cout];
-        }
-        spira::conv_weights weights = {};
-        weights.weight = bench_upload(&s->pool, slice, rows * own.cout);
-        weights.packed = packed + g * to->weights;
-        weights.packed_bytes = to->weights;
-        BENCH_TRY(
-            spira::conv_weights_pack<spira::numeric_f16>(bench_gpu(), &own, &weights, s->stream));
-    }
-    to->args.weights = packed;
+    return spira::conv_slices<spira::numeric_f16>(bench_gpu(), &w->shape, &w->args, stream);
 }
 
 // All but the map.
-static group_convs group_convs_make(bench_session *s, const group_work *w, const float *weight) {
-    const spira::conv_group_shape &shape = w->args.shape;
+static group_convs group_convs_make(bench_session *s, const group_work *w) {
     group_convs c = {};
-    c.groups = shape.groups;
-    c.args.shape = {shape.volume, shape.cin / c.groups, 0, shape.cout / c.groups, shape.type};
+    c.shape = w->args.shape;
+    size_t bytes = 0;
+    BENCH_TRY(spira::conv_slices_bytes(bench_gpu(), &c.shape, &bytes));
+    spira::conv_weights weights = {};
+    weights.weight = w->args.weight;
+    weights.packed = bench_device<char>(&s->pool, (int64_t)bytes);
+    weights.packed_bytes = bytes;
+    BENCH_TRY(
+        spira::conv_slices_pack<spira::numeric_f16>(bench_gpu(), &c.shape, &weights, s->stream));
     c.args.in = w->args.in;
+    c.args.weights = weights.packed;
     c.args.out = w->args.out;
-    c.args.pitch_in = shape.cin;
-    c.args.pitch_out = shape.cout;
-    group_convs_pack(s, w, weight, &c);
     return c;
 }
 
@@ -194,18 +166,16 @@ static void group_run(bench_session *s, const bench_scene<uint64_t> *scene, cons
     row.pass = "forward";
     row.time = bench_measure(s->stream, group_step, &w);
     bench_print(s, &row);
-    if (l.groups && l.channels / l.groups >= 32) {
-        group_convs convs = group_convs_make(s, &w, weight);
-        if (spira::conv_pitch_takes(&convs.args.shape, bench_gpu())) {
-            convs.map = group_convs_map(s, scene, kernel);
-            convs.args.map = &convs.map;
-            BENCH_CUDA(cudaMemsetAsync(w.args.out, 0xff, (size_t)features * 2, s->stream));
-            BENCH_TRY(group_convs_step(&convs, s->stream));
-            group_check(s, &w, in, weight, host_map, scene->input);
-            row.method = "convs";
-            row.time = bench_measure(s->stream, group_convs_step, &convs);
-            bench_print(s, &row);
-        }
+    if (l.groups) {
+        group_convs convs = group_convs_make(s, &w);
+        convs.map = group_convs_map(s, scene, kernel);
+        convs.args.map = &convs.map;
+        BENCH_CUDA(cudaMemsetAsync(w.args.out, 0xff, (size_t)features * 2, s->stream));
+        BENCH_TRY(group_convs_step(&convs, s->stream));
+        group_check(s, &w, in, weight, host_map, scene->input);
+        row.method = "convs";
+        row.time = bench_measure(s->stream, group_convs_step, &convs);
+        bench_print(s, &row);
     }
     row.method = l.groups ? method : "depthwise";
 

@@ -61,6 +61,16 @@ DEVICE_TEST(gpu_net_small_networks) {
     }
 }
 
+// Grouped layers by a convolution for each group, and too few voxels for it.
+DEVICE_TEST(gpu_net_sliced_groups) {
+    network n;
+    network_named("sliced", &n);
+    for (numeric type : types) {
+        check_network<uint32_t>(&n, type, test_quick() ? 150 : 2000, conv_slices_rows, 24);
+    }
+    check_network<uint64_t>(&n, numeric_f16, 150, 200, 25);
+}
+
 // Layers of fp32 and of tf32 read each other.
 DEVICE_TEST(gpu_net_formats_of_layers) {
     for (numeric type : {numeric_tf32, numeric_f32}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/net_place.cpp: net/place.h: the places of all arrays of a plan, and lifetimes; which
 // shortcuts are fused.
+#include "../support/net_tables.h"
 #include "../support/net_plans.h"
 
 // ---- places and lifetimes -----------------------------------------------------------------------
@@ -233,6 +234,30 @@ TEST(net_places_never_overlap) {
             CHECK_EQUAL(plan.step[l].last_use, last_reader(&n, &limits, l));
             bool pools = n.layers[l].op != net_conv;
             CHECK(!pools || plan.map[plan.step[l].map].kept);
+        }
+    }
+}
+
+// Grouped layers read the ordered layout where a convolution for each group is faster, else the map
+// itself; then their weights are not packed.
+TEST(net_grouped_layers_choose_a_map) {
+    network n;
+    tables::network_sliced(&n);
+    enum { two = 1, few, down, up };
+    for (int32_t capacity : {(int)conv_slices_rows - 1, (int)conv_slices_rows}) {
+        for (bool device : {false, true}) {
+            const net_limits limits = limits_make(capacity, n.input_channels);
+            net_plan plan;
+            REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, device, &plan));
+            const bool many = device && capacity >= conv_slices_rows;
+            for (int i : {two, few, down, up}) {
+                const net_map *m = &plan.map[plan.step[i].map];
+                const net_params at = net_params_of(&plan, i);
+                const bool sliced = many && i != few, shared = i == two || i == few;
+                CHECK_EQUAL(m->kept, shared || !many); // `few` reads the map of `two`
+                CHECK_EQUAL(m->ordered, many || (device && shared));
+                CHECK_EQUAL(at.vectors > at.weight, sliced);
+            }
         }
     }
 }

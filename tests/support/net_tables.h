@@ -167,6 +167,25 @@ using namespace spira;
     networks::network_conv(n, "out", up, 8, 3, 1);
 }
 
+// Grouped layers that a convolution for each group computes, where there is room for many voxels;
+// one that none does, on the same map; a convolution beside them.
+[[maybe_unused]] static void network_sliced(network *n) {
+    networks::network_begin(n, 4);
+    const int in = networks::network_conv(n, "in", net_input, 64, 3, 1);
+    const int two = networks::network_add(n, "two", net_layer_group("", in, 96, 2, 3, 1));
+    n->layers[two].norm = true;
+    n->layers[two].act = activation_relu;
+    const int few = networks::network_add(n, "few", net_layer_group("", two, 96, 6, 3, 1));
+    n->layers[few].residual = net_from(two);
+    const int down = networks::network_add(n, "down", net_layer_group("", few, 128, 2, 2, 2));
+    n->layers[down].bias = true;
+    n->layers[down].act = activation_silu;
+    const int up = networks::network_add(n, "up", net_layer_group("", down, 96, 2, 2, 2));
+    n->layers[up].transposed = true;
+    n->layers[up].residual = net_from(two);
+    networks::network_conv(n, "out", up, 8, 3, 1);
+}
+
 } // namespace tables
 
 #endif

@@ -54,11 +54,17 @@ inline void network_named(const char *name, network *n) {
     static const struct {
         const char *name;
         void (*make)(network *n);
-    } small[] = {{"fine", network_fine},           {"strided", network_strided},
-                 {"pooled", network_pooled},       {"encoder", tables::network_encoder},
-                 {"flat", tables::network_flat},   {"mixed", tables::network_mixed},
-                 {"gated", tables::network_gated}, {"grouped", tables::network_grouped},
-                 {"grown", tables::network_grown}, {"divided", tables::network_divided}};
+    } small[] = {{"fine", network_fine},
+                 {"strided", network_strided},
+                 {"pooled", network_pooled},
+                 {"encoder", tables::network_encoder},
+                 {"flat", tables::network_flat},
+                 {"mixed", tables::network_mixed},
+                 {"gated", tables::network_gated},
+                 {"grouped", tables::network_grouped},
+                 {"sliced", tables::network_sliced},
+                 {"grown", tables::network_grown},
+                 {"divided", tables::network_divided}};
     if (networks::network_make(name, n)) {
         return;
     }

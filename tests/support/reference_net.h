@@ -563,7 +563,8 @@ SPIRA_API reference_verdict reference_net_convolved(const reference_net_run<W> *
                                 run->feature[1 + layer], joined ? &shortcut : nullptr);
 }
 
-// Judges a grouped convolution: weights are fp32 in every format, but those of tensor cores.
+// Judges a grouped convolution: weights are fp32 in every format, but those of tensor cores. Those
+// that a convolution for each group computes have its operands.
 template <typename W>
 SPIRA_API reference_verdict reference_net_grouped(const reference_net_run<W> *run, int layer) {
     const spira::net_layer *l = &run->net->layers[layer];
@@ -577,10 +578,13 @@ SPIRA_API reference_verdict reference_net_grouped(const reference_net_run<W> *ru
                   each = cin / l->groups, count = reference_net_voxels(run, layer) * cout;
     const float *const weight = run->params + reference_net_params(run->net, layer).weight;
     const spira::numeric type = reference_net_type(run, layer);
+    const spira::conv_group_shape shape = {(int)volume, l->groups, (int)cin, (int)cout, type};
+    const bool sliced =
+        run->plan->device && each >= 32 && cout / l->groups >= 32 &&
+        run->plan->set[run->plan->step[layer].set].capacity >= spira::conv_slices_rows;
     const double operand =
-        spira::conv_group_tensor({(int)volume, l->groups, (int)cin, (int)cout, type})
-            ? spira::numeric_epsilon(type)
-            : 0;
+        spira::conv_group_tensor(shape) && !sliced ? spira::numeric_epsilon(type) : 0;
+    const auto value = [&](float v) { return sliced ? spira::numeric_operand(type, v) : v; };
     reference_verdict worst = {-1, 0, 0, 0, 0};
     for (int64_t at = 0; at < count; ++at) {
         const int64_t o = at / cout, c = at % cout, first = c / (cout / l->groups) * each;
@@ -588,8 +592,8 @@ SPIRA_API reference_verdict reference_net_grouped(const reference_net_run<W> *ru
         for (int64_t k = 0; k < volume; ++k) {
             const int64_t source = map[(size_t)(o * volume + k)];
             for (int64_t i = 0; i < each && source >= 0; ++i) {
-                const double x = (double)in[(size_t)(source * cin + first + i)] *
-                                 weight[(k * each + i) * cout + c];
+                const double x = (double)value(in[(size_t)(source * cin + first + i)]) *
+                                 value(weight[(k * each + i) * cout + c]);
                 sum += x;
                 size += fabs(x);
             }
