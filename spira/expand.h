@@ -28,7 +28,12 @@
 // A transposed kernel, at ratio 1, has all voxels that it reaches from an input: input + offset. Of
 // an odd size these are the same; of an even one outputs are stored at their last tap, not at the
 // first: offsets lead from 0 to size - 1, forward, so tap = size - 1 + kernel_first(size) above.
-// With padding (size - 1) * dilation an extent takes none of them away.
+// With padding (size - 1) * dilation an extent takes none of them away; with p less, outputs out of
+// the bounds of spconv's transposed layer of padding p are dropped. Of a layer of stride s over n
+// cells, give the extent (n - 1) * s + 1. Outputs have (n - 1) * s - 2p + (size - 1) * dilation + 1.
+//
+// Without an extent nothing is dropped: negative coordinates exist, as in MinkowskiEngine, and the
+// layout must have room for them (device_flag_range otherwise). Nothing is clamped to the bounds.
 //
 // Outputs reach beyond their inputs by up to kernel_reach: fit the layout to `expand_need`.
 #ifndef SPIRA_EXPAND_H

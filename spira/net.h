@@ -20,7 +20,8 @@
 //   floor      net_rule_floor with a stride: all layers at stride 4 share one set
 //   expanded   net_rule_expand, the rule of spconv's strided layers: shared by layers with the same
 //              source set, kernel size, stride, padding and dilation
-//   generated  net_rule_generate: all voxels of a finer stride that a transposed layer reaches
+//   generated  net_rule_generate: all voxels of a finer stride that a transposed layer reaches, or
+//              those in the bounds that its padding says
 //   joined     net_join: the union of up to four sets, without one of the axes if wanted
 //   pruned     net_prune: the voxels that features choose
 //   children   net_children: of half the stride, those that features choose, or all of them

@@ -61,7 +61,8 @@ enum net_rule : int {
     net_rule_expand,   // spconv's: every voxel whose kernel touches an input, within the extent
                        // (expand.h). Stride 1 dilates the set
     net_rule_generate, // transposed layers: every voxel of the finer stride that the kernel of an
-                       // input reaches, without bounds
+                       // input reaches, without bounds, as in MinkowskiEngine; with `padding`,
+                       // those in the bounds of spconv's transposed layer
 };
 
 // The number format of a layer's features. int8 is one that a layer computes in, see net.h: what it
@@ -93,7 +94,10 @@ struct net_layer {
     bool transposed; // inverse convolution: divides by the stride, back to the set that the strided
                      // layer came from. Of net_rule_expand: that layer has the same kernel
     net_rule rule;
-    triple padding; // net_rule_expand: in voxels of the source
+    // net_rule_expand: in voxels of the source. net_rule_generate: in voxels of the output; a grid
+    // of extent n (limits.grid) becomes one of (n - 1) * stride - 2 * padding + (size - 1) *
+    // dilation + 1, from origin - first + padding on, and outputs beyond it are dropped
+    triple padding;
     // Convolutions, grouped ones too, and norms.
     bool norm;           // folded batch norm, or gain: scale [channels] and shift [channels]
     net_source residual; // added before the activation

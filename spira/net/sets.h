@@ -189,7 +189,8 @@ SPIRA_API status net_ruled_set(net_plan *p, int i, triple stride, int *set) {
 }
 
 // All that the kernel reaches on the finer grid: the rule at ratio 1 there, of a transposed kernel,
-// with a padding that moves the grid and takes no voxel away.
+// with a padding that moves the grid and takes no voxel away, but for what the layer's own cuts
+// off.
 SPIRA_API status net_generated_set(net_plan *p, int i, int *set) {
     const net_layer *l = &p->layers[i];
     const triple s = p->set[p->step[i].source_set].stride, by = l->stride;
@@ -199,12 +200,23 @@ SPIRA_API status net_generated_set(net_plan *p, int i, int *set) {
     if (s.x % by.x || s.y % by.y || s.z % by.z) {
         return net_fault("stride (does not divide the source's: see net_limits.stride)", i);
     }
+    const triple most =
+        triple_make((l->size.x - 1) * l->dilation.x, (l->size.y - 1) * l->dilation.y,
+                    (l->size.z - 1) * l->dilation.z);
+    for (int a = 0; a < 3; ++a) {
+        const int cut = triple_at(l->padding, a);
+        if (cut < 0 || cut > triple_at(most, a)) {
+            return net_fault("padding (net_rule_generate: 0 to (size - 1) * dilation)", i);
+        }
+        if (cut && !triple_at(p->set[p->step[i].source_set].grid.extent, a)) {
+            return net_fault("padding (net_rule_generate: requires limits.grid.extent)", i);
+        }
+    }
     net_set node = {};
     node.stride = node.kernel.stride = triple_make(s.x / by.x, s.y / by.y, s.z / by.z);
     node.kernel.transposed = true;
     node.ratio = triple_make(1, 1, 1);
-    node.padding = triple_make((l->size.x - 1) * l->dilation.x, (l->size.y - 1) * l->dilation.y,
-                               (l->size.z - 1) * l->dilation.z);
+    node.padding = triple_make(most.x - l->padding.x, most.y - l->padding.y, most.z - l->padding.z);
     return net_expanded_set(p, i, &node, set);
 }
 

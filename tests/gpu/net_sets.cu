@@ -9,7 +9,7 @@ using namespace nets;
 
 namespace {
 
-const char *const names[] = {"encoder", "flat", "mixed", "grown", "divided"};
+const char *const names[] = {"encoder", "flat", "mixed", "grown", "divided", "bounded"};
 
 template <typename W>
 void check_sets(const char *name, numeric format, int32_t voxels, uint64_t seed) {

@@ -132,7 +132,7 @@ TEST(net_plan_names_the_set_from_features_at_fault) {
             FAULT(8, "this width", l[7].channels = 42), FAULT(8, "this width", l[8].repeat = 4096),
             FAULT(8, "odd stride", l[4].stride = {3, 2, 2}),
             FAULT(19, "for transposed layers", l[19].transposed = false),
-            FAULT(19, "divide", l[19].stride.z = 4), FAULT(19, "padding", l[19].padding.x = 1),
+            FAULT(19, "divide", l[19].stride.z = 4), FAULT(19, "padding", l[19].padding.x = 3),
             FAULT(19, "rule", l[19].rule = (net_rule)(net_rule_generate + 1)),
             FAULT(3, "has no int8", l[4].format = net_format_i8; l[4].range = 1),
     });

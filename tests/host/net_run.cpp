@@ -336,10 +336,25 @@ TEST(net_host_groups) {
     check_network<uint32_t>(&n, 700, 1000, 1);
 }
 
+// A generative layer. extent: of its input's grid, in cells; 0: none.
+struct generated_layer {
+    triple size, ratio, padding, extent;
+};
+
+// Whether an output on an axis is within spconv's bounds: i * ratio - padding + tap counts from 0.
+bool generated_keeps(const generated_layer &l, int axis, int coordinate) {
+    const int size = triple_at(l.size, axis), cells = triple_at(l.extent, axis);
+    const int padding = triple_at(l.padding, axis);
+    const int index = coordinate - padding + (size % 2 ? size / 2 : 0);
+    return !cells ||
+           (index >= 0 && index < (cells - 1) * triple_at(l.ratio, axis) - 2 * padding + size);
+}
+
 // Voxels of stride `ratio`, and what a generative layer makes of them at stride 1, by a loop over
 // inputs and offsets; weights count offsets from 1, features voxels.
-void check_generated(const std::vector<triple> &cells, triple size, triple ratio, int32_t outputs,
+void check_generated(const std::vector<triple> &cells, const generated_layer &l, int32_t outputs,
                      double sum) {
+    const triple size = l.size, ratio = l.ratio;
     network n;
     networks::network_begin(&n, 1);
     networks::network_add(&n, "made", net_layer_conv("", net_input, 1, 3, 2));
@@ -347,12 +362,15 @@ void check_generated(const std::vector<triple> &cells, triple size, triple ratio
     n.layers[0].stride = ratio;
     n.layers[0].transposed = true;
     n.layers[0].rule = net_rule_generate;
+    n.layers[0].padding = l.padding;
     host_run<uint32_t> r;
     word_need need = {};
     r.net = &n;
     r.limits = limits_make((int32_t)cells.size(), 1);
     r.limits.keep_all = r.limits.count_pairs = true;
     r.limits.stride = ratio;
+    r.limits.grid.extent = l.extent;
+    int32_t kept = 0;
     need.batches = 1;
     for (const triple &cell : cells) {
         need.hi = triple_max(need.hi, triple_multiply(cell, ratio));
@@ -369,6 +387,11 @@ void check_generated(const std::vector<triple> &cells, triple size, triple ratio
         for (int k = 0; k < volume; ++k) {
             const triple by = kernel_displacement(&kernel, k);
             const voxel to = {0, at.x + by.x, at.y + by.y, at.z + by.z};
+            if (!generated_keeps(l, 0, to.x) || !generated_keeps(l, 1, to.y) ||
+                !generated_keeps(l, 2, to.z)) {
+                continue;
+            }
+            ++kept;
             REQUIRE(CHECK(word_contains(&r.layout, to)));
             wanted[word_pack<uint32_t>(&r.layout, to)] += (float)(k + 1) * (float)r.words.size();
         }
@@ -395,18 +418,56 @@ void check_generated(const std::vector<triple> &cells, triple size, triple ratio
     for (int k = 0; k < volume; ++k) {
         pairs += ((const int32_t *)(r.memory + r.plan->map[0].pairs))[k];
     }
-    CHECK_EQUAL(pairs, (int32_t)cells.size() * volume);
+    CHECK_EQUAL(pairs, kept);
 }
+
+const std::vector<triple> generated_six = {{0, 0, 0}, {0, 0, 1}, {0, 1, 1},
+                                           {1, 0, 0}, {1, 1, 1}, {3, 2, 0}};
 
 // The first two are the numbers that MinkowskiEngine's generative layer gives.
 TEST(net_host_generated_numbers) {
-    const std::vector<triple> six = {{0, 0, 0}, {0, 0, 1}, {0, 1, 1},
-                                     {1, 0, 0}, {1, 1, 1}, {3, 2, 0}};
-    check_generated(six, {3, 3, 3}, {2, 2, 2}, 124, 7938);
-    check_generated(six, {2, 2, 2}, {2, 2, 2}, 48, 756);
-    check_generated(six, {4, 4, 4}, {2, 2, 2}, 248, 0);
-    check_generated(six, {2, 5, 4}, {3, 1, 2}, 172, 0);
-    check_generated(six, {1, 2, 1}, {4, 4, 4}, 12, 0);
+    check_generated(generated_six, {{3, 3, 3}, {2, 2, 2}, {}, {}}, 124, 7938);
+    check_generated(generated_six, {{2, 2, 2}, {2, 2, 2}, {}, {}}, 48, 756);
+    check_generated(generated_six, {{4, 4, 4}, {2, 2, 2}, {}, {}}, 248, 0);
+    check_generated(generated_six, {{2, 5, 4}, {3, 1, 2}, {}, {}}, 172, 0);
+    check_generated(generated_six, {{1, 2, 1}, {4, 4, 4}, {}, {}}, 12, 0);
+    check_generated(generated_six, {{3, 3, 3}, {2, 2, 2}, {}, {4, 3, 2}}, 124, 7938);
+}
+
+// Outputs out of spconv's bounds are dropped. Of the first one the numbers are known: all
+// coordinates from 0 on.
+TEST(net_host_generated_within_bounds) {
+    check_generated(generated_six, {{3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {9, 9, 9}}, 70, 5867);
+    check_generated(generated_six, {{3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {4, 3, 2}}, 46, 0);
+    check_generated(generated_six, {{3, 3, 3}, {2, 2, 2}, {0, 1, 2}, {4, 3, 9}}, 62, 0);
+    check_generated(generated_six, {{4, 4, 4}, {2, 2, 2}, {1, 1, 1}, {4, 3, 2}}, 115, 0);
+    check_generated(generated_six, {{2, 5, 4}, {3, 1, 2}, {0, 2, 3}, {9, 3, 9}}, 42, 0);
+}
+
+TEST(net_generated_padding_refused) {
+    network n;
+    networks::network_begin(&n, 1);
+    networks::network_add(&n, "made", net_layer_conv("", net_input, 1, 3, 2));
+    net_layer *const l = &n.layers[0];
+    l->transposed = true;
+    l->rule = net_rule_generate;
+    net_limits limits = limits_make(10, 1);
+    limits.stride = {2, 2, 2};
+    limits.grid.extent = {4, 4, 4};
+    net_plan plan;
+    for (int padding : {0, 1, 2, 3, -1}) {
+        l->padding = {padding, 1, 0};
+        const status s = net_plan_sets(n.layers, n.count, &limits, false, &plan);
+        CHECK_EQUAL(status_failed(s), padding < 0 || padding > 2);
+        CHECK(!status_failed(s) || strstr(s.subject, "0 to (size - 1) * dilation"));
+    }
+    l->padding = {1, 1, 1};
+    limits.grid.extent = {4, 4, 0};
+    const status s = net_plan_sets(n.layers, n.count, &limits, false, &plan);
+    CHECK(s.code == status_layer && strstr(s.subject, "requires limits.grid.extent"));
+    l->transposed = false;
+    l->rule = net_rule_floor;
+    CHECK_STATUS(net_plan_sets(n.layers, n.count, &limits, false, &plan), status_layer);
 }
 
 // What it makes of a shell at stride 16: numbers that were computed elsewhere.
@@ -424,8 +485,9 @@ TEST(net_host_generated_shell) {
     for (const std::array<int, 3> &cell : coarse) {
         cells.push_back({cell[0], cell[1], cell[2]});
     }
-    check_generated(cells, {2, 2, 2}, {2, 2, 2}, 44296, 0);
-    check_generated(cells, {3, 3, 3}, {2, 2, 2}, 65539, 0);
+    check_generated(cells, {{2, 2, 2}, {2, 2, 2}, {}, {}}, 44296, 0);
+    check_generated(cells, {{3, 3, 3}, {2, 2, 2}, {}, {}}, 65539, 0);
+    check_generated(cells, {{3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {100, 100, 100}}, 64245, 0);
 }
 
 TEST(net_host_known_networks) {

@@ -133,6 +133,23 @@ using namespace spira;
     networks::network_conv(n, "end", back, 8, 3, 1);
 }
 
+// Generative layers in bounds, as the transposed layers of spconv.
+[[maybe_unused]] static void network_bounded(network *n) {
+    networks::network_begin(n, 4);
+    const int down = networks::network_down(n, "down", net_input, 8, 3, 2, 1);
+    const int made = networks::network_conv(n, "made", down, 6, 3, 2);
+    n->layers[made].transposed = true;
+    n->layers[made].rule = net_rule_generate;
+    n->layers[made].padding = {1, 1, 1};
+    networks::network_conv(n, "among them", made, 5, 3, 1);
+    const int even = networks::network_conv(n, "by an even kernel", down, 4, 2, 2);
+    n->layers[even].size = {2, 4, 3};
+    n->layers[even].transposed = true;
+    n->layers[even].rule = net_rule_generate;
+    n->layers[even].padding = {0, 1, 2};
+    networks::network_conv(n, "end", even, 4, 3, 1);
+}
+
 // Each voxel of stride 2 has the children that its own 8 channels choose, the largest of its input
 // voxels; then the children prune themselves. The input says exactly what there is.
 [[maybe_unused]] static void network_divided(network *n) {

@@ -64,6 +64,7 @@ inline void network_named(const char *name, network *n) {
                  {"grouped", tables::network_grouped},
                  {"sliced", tables::network_sliced},
                  {"grown", tables::network_grown},
+                 {"bounded", tables::network_bounded},
                  {"divided", tables::network_divided}};
     if (networks::network_make(name, n)) {
         return;

@@ -193,8 +193,8 @@ SPIRA_API status net_op_check(net_op_kernel, const net_plan *p, int i) {
     if (l->rule < net_rule_floor || l->rule > net_rule_generate) {
         return net_fault("rule (an unknown one)", i);
     }
-    if (l->rule != net_rule_expand && net_triple_given(l->padding)) {
-        return net_fault("padding (without net_rule_expand)", i);
+    if (l->rule == net_rule_floor && net_triple_given(l->padding)) {
+        return net_fault("padding (without net_rule_expand or net_rule_generate)", i);
     }
     return status_success();
 }
