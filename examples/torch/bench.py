@@ -5,6 +5,7 @@
 #     bench.py SCAN                          layers and SpUNet
 #     bench.py SCAN --part layers --channels 64,64,3 --profile
 #     bench.py SCAN --library spconv.pytorch     the same step with another library
+#     torchrun --nproc-per-node=2 bench.py SCAN --part step     a scan for each GPU
 #
 # SCAN: a .vox32 file (int32 x, y, z for each voxel), a KITTI scan (.bin), or points as a .npy file
 # of any type (--voxel: the edge in metres).
@@ -58,7 +59,8 @@ def loop_us(call, times):
 
 
 def capture(call, warmups=3):
-    """A CUDA graph of a call, after some calls on another stream."""
+    """A CUDA graph of a call, after some calls on another stream. Of other threads (NCCL's looks at
+    events) calls are no concern of it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -66,7 +68,7 @@ def capture(call, warmups=3):
             call()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         call()
     return graph
 
@@ -139,7 +141,32 @@ def bench_layers(arguments, indices, shape):
 
 # ---- a training step ----------------------------------------------------------------------------
 
-def bench_step(arguments, indices, shape):
+def join():
+    """This process among those of torchrun, each with a GPU of its own, and how many there are."""
+    rank, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if count > 1:
+        os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0" # a capture forbids what it does
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+        torch.distributed.init_process_group("nccl", device_id=device)
+    return rank, count
+
+
+def parallel(net, count):
+    """The network, with gradients of all processes. Made on another stream than the current one:
+    then its steps can be captured."""
+    if count == 1:
+        return net
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        net = torch.nn.parallel.DistributedDataParallel(
+            net, [torch.cuda.current_device()], broadcast_buffers=False,
+            gradient_as_bucket_view=True)
+    torch.cuda.current_stream().wait_stream(stream)
+    return net
+
+
+def bench_step(arguments, indices, shape, rank, count):
     from spunet import SpUNet
     library = importlib.import_module(arguments.library)
     ours = arguments.library == "spira.pytorch"
@@ -148,6 +175,8 @@ def bench_step(arguments, indices, shape):
     torch.manual_seed(0)
     net = SpUNet(4, 20, library=library).cuda()
     net = library.convert_batchnorm(net) if ours else net
+    shared = parallel(net, count)
+    torch.manual_seed(rank)
     features = torch.randn(len(indices), 4, device="cuda")
     labels = torch.randint(0, 20, (len(indices),), device="cuda")
     loss_of = torch.nn.CrossEntropyLoss()
@@ -155,9 +184,9 @@ def bench_step(arguments, indices, shape):
     scaler = torch.amp.GradScaler(enabled=arguments.dtype == torch.float16, init_scale=1024.0)
 
     def step(make, labels):
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=count == 1) # of several, gradients lie in DDP's buckets
         with torch.autocast("cuda", dtype=arguments.dtype, enabled=arguments.type != "fp32"):
-            loss = loss_of(net(make()).float(), labels)
+            loss = loss_of(shared(make()).float(), labels)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
@@ -174,8 +203,10 @@ def bench_step(arguments, indices, shape):
         for _ in range(3):
             call()
         us = loop_us(call, times)
+        if rank:
+            return
         print(json.dumps({"name": name, "library": arguments.library, "type": arguments.type,
-                          "voxels": len(indices), "wall_us": round(us, 1),
+                          "gpus": count, "voxels": len(indices), "wall_us": round(us, 1),
                           "MiB": round(torch.cuda.max_memory_allocated() / 2 ** 20),
                           "reserved_MiB": round(torch.cuda.max_memory_reserved() / 2 ** 20)}),
               flush=True)
@@ -199,7 +230,7 @@ def bench_step(arguments, indices, shape):
     report("the same with capacities", lambda: step(bounded, wide_labels), 5)
     optimizer.zero_grad(set_to_none=True)
     torch.cuda.empty_cache()
-    graph = capture(lambda: step(bounded, wide_labels))
+    graph = capture(lambda: step(bounded, wide_labels), 3 if count == 1 else 11)
     report("the same as a CUDA graph", graph.replay, 10)
     if arguments.profile:
         profile(graph.replay, 3)
@@ -224,11 +255,17 @@ def main():
     arguments = parser.parse_args()
     arguments.dtype = {"fp16": torch.float16, "bf16": torch.bfloat16,
                        "fp32": torch.float32}[arguments.type]
+    rank, count = join()
+    if count > 1 and (arguments.part != "step" or arguments.profile):
+        parser.error("several processes: --part step, without --profile")
     indices, shape = read_scan(arguments.scan, arguments.voxel, arguments.order)
     if arguments.part != "step" and arguments.library == "spira.pytorch":
         bench_layers(arguments, indices, shape)
     if arguments.part != "layers":
-        bench_step(arguments, indices, shape)
+        bench_step(arguments, indices, shape, rank, count)
+    if count > 1:
+        sys.stdout.flush()
+        os._exit(0) # graphs that hold NCCL's kernels need no end of their own
 
 
 if __name__ == "__main__":
