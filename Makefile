@@ -371,15 +371,20 @@ build/test_gpu build/test_cublas build/test_calls build/test_race:
 # What the host does when a launch fails: with a CUDA runtime that launches nothing (tests/dry). No code
 # of kernels is made.
 build/dry/%.o: tests/dry/%.cu
-	$(call step,nvcc $< (front end),$(NVCC) $(NVCCFLAGS) $(call ptx,90a) $(HASTY) $(FRONT) $(DEPENDS) -c $< -o $@)
+	$(call step,nvcc $< (front end),$(NVCC) $(NVCCFLAGS) $(call ptx,75) $(call ptx,90a) $(HASTY) $(FRONT) \
+	      $(DEPENDS) -c $< -o $@)
 
 build/dry/%.o: HOST_LEVEL := -O0
 build/dry/%.o: LINES :=
 
 DRY_INCLUDES := $(if $(NVCC),-isystem $(dir $(NVCC))../include)
 
-build/dry/launches.o: tests/dry/launches.cpp
-	$(call step,c++ $<,$(CXX) -O1 $(HOSTFLAGS) $(if $(CUBLAS),-DDRY_CUBLAS) $(DRY_INCLUDES) $(DEPENDS) -c $< -o $@)
+build/dry/kernels.list: $(filter %.cuh,$(HEADERS))
+	$(call step,list the kernels,{ grep -rhoP '\b[a-z0-9_]+_kernel(?=\x28)' spira --include=*.cuh | sort -u | \
+	      sed 's/.*/KERNEL(&)/' >$@ && [ -s $@ ]; })
+
+build/dry/launches.o: tests/dry/launches.cpp build/dry/kernels.list
+	$(call step,c++ $<,$(CXX) -O1 $(HOSTFLAGS) '-DKERNELS_LIST="$(abspath build/dry/kernels.list)"' $(if $(CUBLAS),-DDRY_CUBLAS) $(DRY_INCLUDES) $(DEPENDS) -c $< -o $@)
 
 build/dry/cudart.o: tests/dry/cudart.c
 	$(call step,cc $<,$(CC) -O1 $(STRICT) -DDRY_ALONE $(DRY_INCLUDES) $(DEPENDS) -c $< -o $@)

@@ -453,6 +453,9 @@ status run_conv_weights_pack(const launch_on &on) {
 status run_conv_shortcut_pack(const launch_on &on) {
     const conv_shape s = {27, 64, 0, 128, on.type};
     const conv_weights w = some_weights();
+    if (!conv_shortcut_takes(&s, on.gpu)) {
+        return conv_weights_pack(on.gpu, &s, &w, on.stream);
+    }
     return conv_shortcut_pack(on.gpu, &s, 64, 0, &w, on.stream);
 }
 
@@ -638,6 +641,19 @@ status run_conv_group_grad_weight(const launch_on &on) {
     return conv_group_grad_weight(&a, (char *)any, plenty, on.stream);
 }
 
+status run_conv_slices_pack(const launch_on &on) {
+    const conv_group_shape s = {27, 2, 64, 64, on.type};
+    const conv_weights w = some_weights();
+    return conv_slices_pack(on.gpu, &s, &w, on.stream);
+}
+
+status run_conv_slices(const launch_on &on) {
+    const conv_group_shape s = {27, 2, 64, 64, on.type};
+    const conv_map map = a_map(on, 27);
+    const conv_args a = some_conv(on, conv_slices_shape(s), &map);
+    return conv_slices(on.gpu, &s, &a, on.stream);
+}
+
 // ---- norms, pooling, dense maps -----------------------------------------------------------------
 
 norm_args some_norm(const launch_on &on, int channels) {
@@ -695,6 +711,31 @@ status run_norm_groups_grad(const launch_on &on) {
     a.gain_grad = any;
     a.shift_grad = any;
     return norm_groups_grad(&a, (char *)any, plenty, on.stream);
+}
+
+gate_args a_gate(const launch_on &on, activation act) {
+    gate_args a = {};
+    a.in = any;
+    a.gate = any;
+    a.channels = 24;
+    a.type = on.type;
+    a.act = act;
+    a.count = any;
+    a.capacity = on.rows;
+    return a;
+}
+
+template <activation act>
+status run_gate(const launch_on &on) {
+    gate_args a = a_gate(on, act);
+    a.out = any;
+    return gate(&a, on.stream);
+}
+
+template <activation act>
+status run_gate_grad(const launch_on &on) {
+    const gate_grad_args a = {a_gate(on, act), any, any, any};
+    return gate_grad(&a, on.stream);
 }
 
 status run_pool(const launch_on &on) {
@@ -944,6 +985,12 @@ const launch_case launch_cases[] = {
     {"conv_group, 2 groups", run_conv_group<2>},
     {"conv_group_grad_weight, depthwise", run_conv_group_grad_weight<64>},
     {"conv_group_grad_weight", run_conv_group_grad_weight<8>},
+    {"conv_slices_pack", run_conv_slices_pack},
+    {"conv_slices", run_conv_slices},
+    {"gate", run_gate<activation_none>},
+    {"gate, SiLU", run_gate<activation_silu>},
+    {"gate_grad", run_gate_grad<activation_none>},
+    {"gate_grad, SiLU", run_gate_grad<activation_silu>},
     {"norm, 64", run_norm<64>},
     {"norm, 1000", run_norm<1000>},
     {"norm_grad, 64", run_norm_grad<64>},
