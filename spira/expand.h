@@ -30,7 +30,8 @@
 // first: offsets lead from 0 to size - 1, forward, so tap = size - 1 + kernel_first(size) above.
 // With padding (size - 1) * dilation an extent takes none of them away; with p less, outputs out of
 // the bounds of spconv's transposed layer of padding p are dropped. Of a layer of stride s over n
-// cells, give the extent (n - 1) * s + 1. Outputs have (n - 1) * s - 2p + (size - 1) * dilation + 1.
+// cells, give the extent (n - 1) * s + 1. Outputs have (n - 1) * s + (size - 1) * dilation + 1 - 2p
+// cells.
 //
 // Without an extent nothing is dropped: negative coordinates exist, as in MinkowskiEngine, and the
 // layout must have room for them (device_flag_range otherwise). Nothing is clamped to the bounds.

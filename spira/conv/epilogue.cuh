@@ -26,29 +26,44 @@ SPIRA_DEVICE float conv_bound(const conv_epilogue &e) {
     return e.act == activation_relu ? 0.0f : -INFINITY;
 }
 
+// Activations that take more than a multiplication. Not inlined: an epilogue has many places that
+// apply its activation, and with this code in each of them kernels were twice as large.
+[[maybe_unused]] static __device__ __noinline__ float conv_activate_curved(float x,
+                                                                           activation act) {
+    return activation_apply(x, act, 0.0f);
+}
+
+// The activation. bound: conv_bound
+SPIRA_DEVICE float conv_activate(const conv_epilogue &e, float bound, float x) {
+    x = conv_max_nan(x, bound);
+    if (e.act > activation_leaky) {
+        return conv_activate_curved(x, e.act);
+    }
+    return activation_is_bound(e.act) ? x : activation_apply(x, activation_leaky, e.slope);
+}
+
 template <activation act>
 SPIRA_DEVICE float4 conv_activate_as(float4 x) {
     return make_float4(activation_apply(x.x, act, 0.0f), activation_apply(x.y, act, 0.0f),
                        activation_apply(x.z, act, 0.0f), activation_apply(x.w, act, 0.0f));
 }
 
-// Activations that take more than a multiplication. Not inlined: an epilogue has many places that
-// apply its activation, and with this code in each of them kernels were twice as large.
-[[maybe_unused]] static __device__ __noinline__ float4 conv_activate_curved(float4 x,
-                                                                            activation act) {
+[[maybe_unused]] static __device__ __noinline__ float4 conv_activate_curved_4(float4 x,
+                                                                              activation act) {
     return act == activation_silu   ? conv_activate_as<activation_silu>(x)
            : act == activation_gelu ? conv_activate_as<activation_gelu>(x)
                                     : conv_activate_as<activation_gelu_tanh>(x);
 }
 
-// The activation of four numbers, side by side: one waits for its steps. bound: conv_bound
-SPIRA_DEVICE void conv_activate(const conv_epilogue &e, float bound, float (&v)[4]) {
+// The same of four numbers, side by side, so that they do not wait for one another: where a kernel
+// has the registers (those of groups, wide, would spill).
+SPIRA_DEVICE void conv_activate_4(const conv_epilogue &e, float bound, float (&v)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         v[i] = conv_max_nan(v[i], bound);
     }
     if (e.act > activation_leaky) {
-        const float4 x = conv_activate_curved(make_float4(v[0], v[1], v[2], v[3]), e.act);
+        const float4 x = conv_activate_curved_4(make_float4(v[0], v[1], v[2], v[3]), e.act);
         v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
     } else if (e.act == activation_leaky) {
 #pragma unroll
@@ -285,12 +300,10 @@ SPIRA_DEVICE conv_quad<O> conv_finish(const conv_params &p, const conv_affine_4 
             const float r = element_to_float(residual.element[i]);
             v[i] = sizeof(E) == 1 ? fmaf(r, p.quantisation.residual_scale, v[i]) : v[i] + r;
         }
-        if (plain && sizeof(O) != 2) {
-            v[i] = conv_max_nan(v[i], bound);
+        if (!plain || sizeof(O) != 2) {
+            v[i] = plain ? conv_max_nan(v[i], bound) : conv_activate(p.epilogue, bound, v[i]);
+            out.element[i] = element_from_float<O>(v[i]);
         }
-    }
-    if (!plain) {
-        conv_activate(p.epilogue, bound, v);
     }
     if constexpr (sizeof(O) == 1) {
         const float4 four = make_float4(v[0], v[1], v[2], v[3]);
@@ -298,11 +311,6 @@ SPIRA_DEVICE conv_quad<O> conv_finish(const conv_params &p, const conv_affine_4 
     } else if constexpr (plain && sizeof(O) == 2) {
         const uint32_t low = conv_pair_bounded<O>(v[0], v[1], bound);
         out = bytes_as<conv_quad<O>>(make_uint2(low, conv_pair_bounded<O>(v[2], v[3], bound)));
-    } else {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            out.element[i] = element_from_float<O>(v[i]);
-        }
     }
     return out;
 }
@@ -396,10 +404,9 @@ SPIRA_DEVICE void conv_output_store_mixed(const conv_params &p, const conv_outpu
         v[2] = fmaf(r.z, q.residual_scale, v[2]);
         v[3] = fmaf(r.w, q.residual_scale, v[3]);
     }
-    conv_activate(p.epilogue, bound, v);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        v[i] *= q.out_inverse;
+        v[i] = conv_activate(p.epilogue, bound, v[i]) * q.out_inverse;
     }
     conv_store_mixed(q.out_type, p.out, at, left, p.wide_out, v);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // tests/host/net_place.cpp: net/place.h: the places of all arrays of a plan, and lifetimes; which
 // shortcuts are fused.
-#include "../support/net_tables.h"
 #include "../support/net_plans.h"
+#include "../support/net_tables.h"
 
 // ---- places and lifetimes -----------------------------------------------------------------------
 

@@ -248,7 +248,7 @@ SPIRA_DEVICE void hopper_finish_mixed(const conv_params &p, int channel, int2 ro
             v[i] = fmaf(residual.x, q.residual_scale, v[i]);
         }
     }
-    conv_activate(p.epilogue, conv_bound(p.epilogue), v);
+    conv_activate_4(p.epilogue, conv_bound(p.epilogue), v);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         if (at[i] >= 0) {
@@ -280,7 +280,7 @@ SPIRA_DEVICE void hopper_finish_four(const conv_params &p, const float *scale, i
         v[i] = fmaf((float)sum[i], scale[i % 2], scale[hopper_columns_most + i % 2]);
     }
     if constexpr (T::mixed) {
-        const int2 rows = make_int2(row[0], row[1]);
+        const int2 rows = {row[0], row[1]};
         const float4 all = make_float4(v[0], v[1], v[2], v[3]);
         T::shortcut ? hopper_finish_mixed(p, channel, rows, all)
                     : hopper_finish_apart(p, channel, rows, all);
@@ -298,7 +298,7 @@ SPIRA_DEVICE void hopper_finish_four(const conv_params &p, const float *scale, i
                 v[2 * h + 1] += more.y;
             }
         }
-        conv_activate(p.epilogue, conv_bound(p.epilogue), v);
+        conv_activate_4(p.epilogue, conv_bound(p.epilogue), v);
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             if (there[h]) {
