@@ -189,7 +189,7 @@ void gate_judge(const gate_problem *p, const std::vector<char> &before,
 }
 
 // What a side makes, all bytes. Frees all buffers.
-inline std::vector<char> gate_run(const gate_problem *p, const gate_side *side, bool judge) {
+inline std::vector<char> gate_test(const gate_problem *p, const gate_side *side, bool judge) {
     using namespace spira;
     const test_memory *m = side->memory;
     const gate_args a = gate_place_args(m, p, true);
@@ -206,7 +206,7 @@ inline std::vector<char> gate_run(const gate_problem *p, const gate_side *side, 
 }
 
 // Both gradients, one behind the other.
-inline std::vector<char> gate_run_grad(const gate_problem *p, const gate_side *side, bool judge) {
+inline std::vector<char> gate_test_grad(const gate_problem *p, const gate_side *side, bool judge) {
     using namespace spira;
     const test_memory *m = side->memory;
     gate_grad_args g = {};
@@ -252,7 +252,7 @@ inline void gate_check_random(uint64_t seed, int cases, const gate_side *side) {
         const bool grad = i % 2;
         gate_problem p = gate_random(&r);
         gate_align(&p, grad);
-        const auto run = grad ? gate_run_grad : gate_run;
+        const auto run = grad ? gate_test_grad : gate_test;
         const std::vector<char> got = run(&p, side, true);
         CHECK(p.args.act > spira::activation_leaky || got == run(&p, &host, false));
     }
