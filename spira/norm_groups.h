@@ -20,7 +20,7 @@ namespace spira {
 // What `norm_groups` reads and writes.
 template <typename W>
 struct norm_groups_args {
-    const word_layout *layout; // of the set; on the host
+    const word_layout *layout; // of the set, of at most 65535 batch elements; on the host
     voxel_set<W> set;          // the voxels of the features
     int groups;                // divides rows.channels
     norm_args rows;            // all but kind, count and capacity: zero, they are of the set
