@@ -67,8 +67,8 @@ SPIRA_BOTH bool conv_group_tensor(const conv_group_shape &s) {
 
 enum { conv_slices_channels = 32, conv_slices_rows = 8192 };
 
-// Whether `conv_slices` is faster than `conv_group`: groups are wide enough for tiles of their own,
-// and rows many enough for a launch a group.
+// Whether `conv_slices` is taken to be faster than `conv_group`: groups are wide enough for tiles
+// of their own, and rows many enough for a launch a group. Measured in fp16 on Hopper alone.
 SPIRA_BOTH bool conv_slices_pay(const conv_group_shape &s, int32_t capacity) {
     return s.cin / s.groups >= conv_slices_channels && s.cout / s.groups >= conv_slices_channels &&
            capacity >= conv_slices_rows;

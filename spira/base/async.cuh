@@ -179,22 +179,14 @@ SPIRA_DEVICE void async_copy_16_signed(uint32_t to, const void *from, int there)
                  : "memory");
 }
 
-// Copies 8 bytes, both sides aligned to 8, through the multiprocessor's cache (L1). If `there` is
-// false, writes zeros and does not read.
-SPIRA_DEVICE void async_copy_8_cached(uint32_t to, const void *from, bool there) {
+// Copies 8 or 4 bytes, to which both sides are aligned, through the multiprocessor's cache (L1). If
+// `there` is false, writes zeros and does not read.
+template <int bytes>
+SPIRA_DEVICE void async_copy_cached(uint32_t to, const void *from, bool there) {
     SPIRA_ASM_80("{ .reg .pred missing;\n"
                  "setp.eq.u32 missing, %2, 0;\n"
-                 "cp.async.ca.shared.global [%0], [%1], 8, missing; }" ::"r"(to),
-                 "l"(from), "r"((uint32_t)there)
-                 : "memory");
-}
-
-// The same for 4 bytes, both sides aligned to 4.
-SPIRA_DEVICE void async_copy_4_cached(uint32_t to, const void *from, bool there) {
-    SPIRA_ASM_80("{ .reg .pred missing;\n"
-                 "setp.eq.u32 missing, %2, 0;\n"
-                 "cp.async.ca.shared.global [%0], [%1], 4, missing; }" ::"r"(to),
-                 "l"(from), "r"((uint32_t)there)
+                 "cp.async.ca.shared.global [%0], [%1], %3, missing; }" ::"r"(to),
+                 "l"(from), "r"((uint32_t)there), "n"(bytes)
                  : "memory");
 }
 

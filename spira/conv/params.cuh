@@ -96,17 +96,13 @@ SPIRA_DEVICE bool conv_in_halves(const char *base, uint32_t pitch) {
     return ((uint32_t)(uintptr_t)base | pitch) % 8 == 0;
 }
 
-// Copies 16 bytes of such a row, as far as it has them (`bytes`); zeros past that.
-SPIRA_DEVICE void conv_copy_halves(uint32_t to, const char *from, int bytes) {
-    async_copy_8_cached(to, from, bytes > 0);
-    async_copy_8_cached(to + 8, from + 8, bytes > 8);
-}
-
-// The same for a row that is aligned to 4 bytes.
-SPIRA_DEVICE void conv_copy_words(uint32_t to, const char *from, int bytes) {
+// Copies 16 bytes of a row that is aligned to `piece` bytes, 8 or 4, as far as it has them
+// (`bytes`); zeros past that.
+template <int piece>
+SPIRA_DEVICE void conv_copy_row(uint32_t to, const char *from, int bytes) {
 #pragma unroll
-    for (int i = 0; i < conv_lane_bytes; i += 4) {
-        async_copy_4_cached(to + i, from + i, bytes > i);
+    for (int i = 0; i < conv_lane_bytes; i += piece) {
+        async_copy_cached<piece>(to + i, from + i, bytes > i);
     }
 }
 

@@ -46,7 +46,7 @@ SPIRA_DEVICE void grad_gather(const grad_side &side, int32_t own, F place) {
         const int32_t row = __shfl_sync(~0u, own, r);
         const char *from = base + conv_multiply_wide((uint32_t)max(row, 0), side.pitch);
         if (halves) {
-            conv_copy_halves(place(r), from, row >= 0 ? bytes : 0);
+            conv_copy_row<8>(place(r), from, row >= 0 ? bytes : 0);
         } else {
             shared_store_4(place(r), conv_read_unaligned<E>(from, row >= 0 ? bytes : 0));
         }

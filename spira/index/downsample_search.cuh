@@ -16,7 +16,7 @@ namespace spira {
 // ---- a window -----------------------------------------------------------------------------------
 
 // The words of a span in shared memory, with zeros before and UINT32_MAX after them. The first
-// word's place in the set is a multiple of 32. near: the near window.
+// word's place in the set is a multiple of 32. nearby: the near window.
 template <bool nearby>
 struct downsample_window_of {
     typedef uint32_t place;

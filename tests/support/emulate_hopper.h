@@ -528,12 +528,9 @@ inline void async_copy_16(uint32_t to, const void *from, bool there) {
     async_copy_aligned<16>(to, from, there);
 }
 
-inline void async_copy_8_cached(uint32_t to, const void *from, bool there) {
-    async_copy_aligned<8>(to, from, there);
-}
-
-inline void async_copy_4_cached(uint32_t to, const void *from, bool there) {
-    async_copy_aligned<4>(to, from, there);
+template <int bytes>
+inline void async_copy_cached(uint32_t to, const void *from, bool there) {
+    async_copy_aligned<bytes>(to, from, there);
 }
 
 inline void async_copy_16_signed(uint32_t to, const void *from, int there) {

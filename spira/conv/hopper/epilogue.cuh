@@ -234,7 +234,7 @@ SPIRA_DEVICE void hopper_store_two(const conv_params &p, int64_t at, bool both, 
 }
 
 // Finishes two neighbouring channels of two rows (-1: none), whose residual and output have formats
-// of their own. v: their sums, with scale and shift.
+// of their own. sum: with scale and shift.
 SPIRA_DEVICE void hopper_finish_mixed(const conv_params &p, int channel, int2 row, float4 sum) {
     const conv_quantisation &q = p.quantisation;
     float v[4] = {sum.x, sum.y, sum.z, sum.w};

@@ -70,9 +70,9 @@ hopper_gather_unaligned(hopper_piece from, int32_t source, int32_t second, uint3
         const char *own_row = from.base + conv_multiply_wide((uint32_t)max(at, 0), from.pitch);
         const int bytes = at >= 0 ? from.bytes : 0;
         if (from.copy_bytes == 8) {
-            conv_copy_halves(place, own_row, bytes);
+            conv_copy_row<8>(place, own_row, bytes);
         } else if (from.copy_bytes) {
-            conv_copy_words(place, own_row, bytes);
+            conv_copy_row<4>(place, own_row, bytes);
         } else {
             shared_store_4(place, conv_read_each<E>(own_row, bytes));
         }

@@ -150,7 +150,7 @@ SPIRA_DEVICE void narrow_warm(const conv_params &p, int bytes, uint32_t scratch)
 #pragma unroll 4
     for (int at = (share * narrow_threads + (int)threadIdx.x) * narrow_sector; at < bytes;
          at += step) {
-        async_copy_4_cached(scratch, (const char *)p.weights + at, true);
+        async_copy_cached<4>(scratch, (const char *)p.weights + at, true);
         scratch += 32 * 4;
     }
 }

@@ -207,7 +207,7 @@ SPIRA_DEVICE void portable_rows_copy(uint32_t to, const int32_t *from, int there
 #pragma unroll
     for (int i = 0; i < portable_lane_rows; ++i) {
         if (i < there) {
-            async_copy_4_cached(to + i * 4, from + i, true);
+            async_copy_cached<4>(to + i * 4, from + i, true);
         } else {
             shared_store(to + i * 4, ~0u);
         }

@@ -200,7 +200,7 @@ SPIRA_DEVICE void portable_fill_rows(const portable_filling<T::warp_fragments> &
         const char *from = chunk.base + conv_multiply_wide((uint32_t)row, chunk.pitch);
         const uint32_t place = to + i * portable_fragment_bytes;
         if (halves) {
-            conv_copy_halves(place, from, row >= 0 ? left : 0);
+            conv_copy_row<8>(place, from, row >= 0 ? left : 0);
         } else {
             shared_store_4(place, conv_read_each<E>(from, row >= 0 ? left : 0));
         }
