@@ -8,8 +8,9 @@
 // group. Depthwise: as many groups as channels on both sides. Weights are fp32 and need no packing:
 // [volume, cin / groups, cout], of a depthwise layer [volume, channels].
 //
-// `conv_group` takes any groups. Groups of 32 channels and more are faster by `conv_slices`
-// (conv_slices.cuh), on the map of convolutions and packed weights; networks choose by themselves.
+// `conv_group` takes any groups. Groups of 16 channels and more are faster by `conv_slices`
+// (conv_slices.cuh) where rows are many, on the map of convolutions and packed weights; networks
+// choose by themselves (conv_slices_pay).
 //
 // The input gradient is such a convolution, too, of out_grad: with `order` it reads the weights of
 // the layer (conv_weights_order), over the layer's own map or that of the other direction
@@ -65,13 +66,15 @@ SPIRA_BOTH bool conv_group_tensor(const conv_group_shape &s) {
            s.cout / s.groups % 16 == 0;
 }
 
-enum { conv_slices_channels = 32, conv_slices_rows = 8192 };
+// Rows from which on `conv_slices` is faster, of groups of 32 channels and more; of 16 and more.
+enum { conv_slices_rows = 4096, conv_slices_rows_16 = 65536 };
 
-// Whether `conv_slices` is taken to be faster than `conv_group`: groups are wide enough for tiles
-// of their own, and rows many enough for a launch a group. Measured in fp16 on Hopper alone.
+// Whether `conv_slices` is taken to be faster than `conv_group`, an ordered layout of its own
+// included: a group has channels enough for its tiles, and rows enough for its launch. Measured on
+// Hopper, in fp16, fp32 and tf32 (bench/NOTES.md).
 SPIRA_BOTH bool conv_slices_pay(const conv_group_shape &s, int32_t capacity) {
-    return s.cin / s.groups >= conv_slices_channels && s.cout / s.groups >= conv_slices_channels &&
-           capacity >= conv_slices_rows;
+    const int own = min_of(s.cin, s.cout) / s.groups;
+    return own >= 32 ? capacity >= conv_slices_rows : own >= 16 && capacity >= conv_slices_rows_16;
 }
 
 SPIRA_BOTH int64_t conv_group_weights(const conv_group_shape &s) {

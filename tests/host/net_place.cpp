@@ -244,17 +244,19 @@ TEST(net_grouped_layers_choose_a_map) {
     network n;
     tables::network_sliced(&n);
     enum { two = 1, few, down, up };
-    for (int32_t capacity : {(int)conv_slices_rows - 1, (int)conv_slices_rows}) {
+    for (int32_t capacity :
+         {conv_slices_rows - 1, (int)conv_slices_rows, (int)conv_slices_rows_16}) {
         for (bool device : {false, true}) {
             const net_limits limits = limits_make(capacity, n.input_channels);
             net_plan plan;
             REQUIRE_OK(net_plan_sets(n.layers, n.count, &limits, device, &plan));
             const bool many = device && capacity >= conv_slices_rows;
+            const bool all = device && capacity >= conv_slices_rows_16; // groups of 16, too
             for (int i : {two, few, down, up}) {
                 const net_map *m = &plan.map[plan.step[i].map];
                 const net_params at = net_params_of(&plan, i);
-                const bool sliced = many && i != few, shared = i == two || i == few;
-                CHECK_EQUAL(m->kept, shared || !many); // `few` reads the map of `two`
+                const bool sliced = i == few ? all : many, shared = i == two || i == few;
+                CHECK_EQUAL(m->kept, shared ? !all : !many); // `few` reads the map of `two`
                 CHECK_EQUAL(m->ordered, many || (device && shared));
                 CHECK_EQUAL(at.vectors > at.weight, sliced);
             }

@@ -580,8 +580,8 @@ SPIRA_API reference_verdict reference_net_grouped(const reference_net_run<W> *ru
     const spira::numeric type = reference_net_type(run, layer);
     const spira::conv_group_shape shape = {(int)volume, l->groups, (int)cin, (int)cout, type};
     const bool sliced =
-        run->plan->device && each >= 32 && cout / l->groups >= 32 &&
-        run->plan->set[run->plan->step[layer].set].capacity >= spira::conv_slices_rows;
+        run->plan->device &&
+        spira::conv_slices_pay(shape, run->plan->set[run->plan->step[layer].set].capacity);
     const double operand =
         spira::conv_group_tensor(shape) && !sliced ? spira::numeric_epsilon(type) : 0;
     const auto value = [&](float v) { return sliced ? spira::numeric_operand(type, v) : v; };
