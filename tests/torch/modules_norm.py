@@ -207,12 +207,12 @@ class Around(nn.Module):
 @contextlib.contextmanager
 def counted_calls():
     """How often a convolution applied a norm."""
-    calls, op = [], spira.layers.conv_norm_op
-    spira.layers.conv_norm_op = lambda *arguments: calls.append(1) or op(*arguments)
+    calls, op = [], spira.layers.conv_norm_eval_op
+    spira.layers.conv_norm_eval_op = lambda *arguments: calls.append(1) or op(*arguments)
     try:
         yield calls
     finally:
-        spira.layers.conv_norm_op = op
+        spira.layers.conv_norm_eval_op = op
 
 
 def test_convolutions_apply_norms():

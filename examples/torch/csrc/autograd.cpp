@@ -130,74 +130,110 @@ static int64_t norm_how(AutogradContext *norm) {
     return norm->saved_data["how"].toInt();
 }
 
-// The arguments without gradients, in one: Function::apply describes each tensor argument for the
-// backward pass. And the results that have none.
+// How many tensors a norm keeps: its residual, if it is made again, is of a norm, too.
+static size_t norm_size(int64_t how) {
+    return norm_output + 1 + (how & norm_is_sum ? norm_output : 0);
+}
+
+// What makes the output of a norm again, of its saved variables `s`: without an output.
+static variable_list norm_tensors(int64_t how, const variable_list &s) {
+    variable_list tensors(s.begin(), s.begin() + norm_output);
+    tensors.insert(tensors.end(), s.begin() + norm_output + 1, s.begin() + norm_size(how));
+    return tensors;
+}
+
+// The arguments of a norm behind its input, in one, and the results that have no gradients.
+// Function::apply gets those with gradients besides: it makes an edge for each.
 struct norm_rest {
-    const optional<Tensor> &count, &mean, &var, &batches;
+    const optional<Tensor> &residual, &count, &weight, &bias, &mean, &var, &batches;
     double momentum, eps;
     bool relu, again;
     Tensor centre, invstd;
 };
 
+struct conv_rest;
+
+// See "a convolution and the batch norm behind it".
+struct conv_norm_function : Function<conv_norm_function> {
+    static Variable forward(AutogradContext *ctx, const Variable &features, const Variable &weight,
+                            const optional<Tensor> &bias, const conv_rest &c,
+                            const optional<Tensor> &residual, const optional<Tensor> &norm_weight,
+                            const optional<Tensor> &norm_bias, norm_rest &n);
+    static variable_list backward(AutogradContext *ctx, const variable_list &grad);
+};
+
+// The output of a norm, below autograd. Appends what it keeps to `kept`.
+static Tensor norm_run(AutogradContext *ctx, const Tensor &input, norm_rest &r,
+                       variable_list *kept) {
+    static const auto op = operation<norm_type>("spira::norm");
+    kept_rows of_residual;
+    const bool is_private = saved_by_hooks(), residual = r.residual.has_value();
+    const bool is_sum =
+        r.again && r.relu && residual && !is_private && keep_if_norm(*r.residual, &of_residual);
+    Tensor y;
+    std::tie(y, r.centre, r.invstd) =
+        op.call(input, r.residual, r.count, r.weight, r.bias, r.mean, r.var, r.batches, r.momentum,
+                r.eps, r.relu, r.again);
+    for (const optional<Tensor> *changed : {&r.mean, &r.var, &r.batches}) {
+        if (*changed) {
+            torch::autograd::increment_version(**changed);
+        }
+    }
+    const bool output = r.relu && residual && !is_sum;
+    kept->insert(kept->end(), {input, maybe(r.count), maybe(r.weight), maybe(r.bias), r.centre,
+                               r.invstd, output ? y : Tensor()});
+    kept->insert(kept->end(), of_residual.tensors.begin(), of_residual.tensors.end());
+    int64_t how = r.relu ? norm_has_relu : 0;
+    how |= residual ? norm_has_residual : 0;
+    how |= is_private ? norm_is_private : 0;
+    how |= is_sum ? norm_is_sum | of_residual.how[0] << norm_residual_shift : 0;
+    ctx->saved_data["how"] = how;
+    return y;
+}
+
+// The output of a sum of two norms.
+static Tensor norm_output_again(int64_t own, const variable_list &s) {
+    variable_list tensors = norm_tensors(own, s);
+    const int64_t how[] = {keep_sum, own >> norm_residual_shift};
+    const Variable *tensor = tensors.data();
+    const int64_t *step = how;
+    return made_again(tensor, step);
+}
+
+// The gradients of a norm: of the input, the residual if it is asked for, the weight and the bias.
+// s: begins with what norm_run has kept.
+static variable_list norm_gradients(int64_t how, const Tensor &grad, const variable_list &s,
+                                    bool residual) {
+    static const auto op = operation<norm_backward_type>("spira::norm_backward");
+    const Tensor y = how & norm_is_sum ? norm_output_again(how, s) : s[norm_output];
+    auto [x, weight, bias, added] =
+        op.call(as_type(grad, s[norm_x].scalar_type()), s[norm_x], maybe(y), maybe(s[norm_count]),
+                maybe(s[norm_weight]), maybe(s[norm_bias]), s[norm_mean], s[norm_invstd],
+                how & norm_has_relu, residual);
+    return {std::move(x), residual ? std::move(added) : Variable(),
+            s[norm_weight].defined() ? std::move(weight) : Variable(),
+            s[norm_bias].defined() ? std::move(bias) : Variable()};
+}
+
 struct norm_function : Function<norm_function> {
-    static Variable forward(AutogradContext *ctx, const Variable &input,
-                            const optional<Tensor> &residual, const optional<Tensor> &weight,
-                            const optional<Tensor> &bias, norm_rest &r) {
-        static const auto op = operation<norm_type>("spira::norm");
-        kept_rows of_residual;
-        const bool is_private = saved_by_hooks();
-        const bool is_sum =
-            r.again && r.relu && residual && !is_private && keep_if_norm(*residual, &of_residual);
-        at::AutoDispatchBelowADInplaceOrView below;
-        Tensor y;
-        std::tie(y, r.centre, r.invstd) =
-            op.call(input, residual, r.count, weight, bias, r.mean, r.var, r.batches, r.momentum,
-                    r.eps, r.relu, r.again);
-        for (const optional<Tensor> *changed : {&r.mean, &r.var, &r.batches}) {
-            if (*changed) {
-                torch::autograd::increment_version(**changed);
-            }
-        }
-        variable_list kept = {input,    maybe(r.count), maybe(weight), maybe(bias),
-                              r.centre, r.invstd,       Tensor()};
-        int64_t how = r.relu ? norm_has_relu : 0;
-        how |= residual ? norm_has_residual : 0;
-        how |= is_private ? norm_is_private : 0;
-        if (is_sum) {
-            kept.insert(kept.end(), of_residual.tensors.begin(), of_residual.tensors.end());
-            how |= norm_is_sum | of_residual.how[0] << norm_residual_shift;
-        } else if (r.relu && residual) {
-            kept[norm_output] = y;
-        }
+    static Variable forward(AutogradContext *ctx, const Variable &input, const optional<Tensor> &,
+                            const optional<Tensor> &, const optional<Tensor> &, norm_rest &r) {
+        const at::AutoDispatchBelowADInplaceOrView below;
+        variable_list kept;
+        Tensor y = norm_run(ctx, input, r, &kept);
         ctx->save_for_backward(std::move(kept));
-        ctx->saved_data["how"] = how;
         return y;
     }
 
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
-        static const auto op = operation<norm_backward_type>("spira::norm_backward");
         const variable_list s = ctx->get_saved_variables();
         const int64_t how = norm_how(ctx);
         const bool residual = (how & norm_has_residual) && ctx->needs_input_grad(1);
-        return only_once(s, grad, [&]() -> variable_list {
-            const Tensor y = how & norm_is_sum ? output_again(how, s) : s[norm_output];
-            const auto [x, weight, bias, added] =
-                op.call(as_type(grad[0], s[norm_x].scalar_type()), s[norm_x], maybe(y),
-                        maybe(s[norm_count]), maybe(s[norm_weight]), maybe(s[norm_bias]),
-                        s[norm_mean], s[norm_invstd], how & norm_has_relu, residual);
-            return {x, residual ? added : Variable(),
-                    s[norm_weight].defined() ? weight : Variable(),
-                    s[norm_bias].defined() ? bias : Variable(), Variable()};
+        return only_once(s, grad, [&] {
+            variable_list made = norm_gradients(how, grad[0], s, residual);
+            made.emplace_back();
+            return made;
         });
-    }
-
-    // The output of a sum of two norms.
-    static Tensor output_again(int64_t own, variable_list s) {
-        s.erase(s.begin() + norm_output);
-        const int64_t how[] = {keep_sum, own >> norm_residual_shift};
-        const Variable *tensor = s.data();
-        const int64_t *step = how;
-        return made_again(tensor, step);
     }
 };
 
@@ -206,7 +242,8 @@ norm_autograd(const Tensor &input, const optional<Tensor> &residual, const optio
               const optional<Tensor> &weight, const optional<Tensor> &bias,
               const optional<Tensor> &mean, const optional<Tensor> &var,
               const optional<Tensor> &batches, double momentum, double eps, bool relu, bool again) {
-    norm_rest rest = {count, mean, var, batches, momentum, eps, relu, again, Tensor(), Tensor()};
+    norm_rest rest = {residual, count, weight, bias,  mean,     var,     batches,
+                      momentum, eps,   relu,   again, Tensor(), Tensor()};
     Tensor y = norm_function::apply(input, residual, weight, bias, rest);
     return {std::move(y), std::move(rest.centre), std::move(rest.invstd)};
 }
@@ -262,14 +299,20 @@ static void keep_more(const variable_list &tensors, const std::vector<int64_t> &
     kept->how.insert(kept->how.end(), how.begin(), how.end());
 }
 
+// The same of rows that a batch norm made, by itself or behind a convolution.
+static AutogradContext *made_by_norm(const Variable &rows) {
+    AutogradContext *norm = made_by<conv_norm_function>(rows);
+    return norm ? norm : made_by<norm_function>(rows);
+}
+
 static bool keep_if_norm(const Variable &rows, kept_rows *kept) {
-    AutogradContext *norm = made_by<norm_function>(rows);
-    if (!norm || (norm_how(norm) & (norm_has_residual | norm_is_private))) {
+    AutogradContext *norm = made_by_norm(rows);
+    const int64_t how = norm ? norm_how(norm) : norm_is_private;
+    if (how & (norm_has_residual | norm_is_private)) {
         return false;
     }
-    variable_list s = norm->get_saved_variables();
-    s.resize(norm_output);
-    keep_more(s, {norm_how(norm) & norm_has_relu ? keep_norm_relu : keep_norm}, kept);
+    keep_more(norm_tensors(how, norm->get_saved_variables()),
+              {how & norm_has_relu ? keep_norm_relu : keep_norm}, kept);
     return true;
 }
 
@@ -277,11 +320,11 @@ static void keep(const Variable &rows, kept_rows *kept) {
     if (keep_if_norm(rows, kept)) {
         return;
     }
-    AutogradContext *norm = made_by<norm_function>(rows), *join = made_by<join_function>(rows);
-    if (norm && (norm_how(norm) & norm_is_sum)) {
-        variable_list s = norm->get_saved_variables();
-        s.erase(s.begin() + norm_output);
-        keep_more(s, {keep_sum, norm_how(norm) >> norm_residual_shift}, kept);
+    AutogradContext *norm = made_by_norm(rows), *join = made_by<join_function>(rows);
+    const int64_t how = norm ? norm_how(norm) : 0;
+    if (how & norm_is_sum) {
+        keep_more(norm_tensors(how, norm->get_saved_variables()),
+                  {keep_sum, how >> norm_residual_shift}, kept);
     } else if (join && !join->saved_data["how"].toIntVector().empty()) {
         keep_more(join->get_saved_variables(), join->saved_data["how"].toIntVector(), kept);
     } else {
@@ -310,7 +353,7 @@ static bool counts_rows(const Variable &rows) {
     if (AutogradContext *join = made_by<join_function>(rows)) {
         return join->saved_data["counts_rows"].toBool();
     }
-    return made_by<norm_function>(rows) != nullptr;
+    return made_by_norm(rows) != nullptr;
 }
 
 // ---- convolution --------------------------------------------------------------------------------
@@ -347,24 +390,55 @@ struct conv_rest {
     int64_t flags;
 };
 
+// What a convolution keeps: five tensors, and the rows that it reads.
+static kept_rows conv_keep(const Variable &features, const Variable &weight,
+                           const optional<Tensor> &bias, const conv_rest &r) {
+    kept_rows kept = {{weight, maybe(r.back), maybe(r.pairs), r.source_count, r.count}, {r.flags}};
+    kept.how.push_back(bias ? (int64_t)bias->scalar_type() : (int64_t)-1);
+    kept.how.insert(kept.how.end(), r.kernel.begin(), r.kernel.end());
+    kept.how.resize(conv_how, 0);
+    if ((r.flags & flag_padded) && counts_rows(features)) {
+        kept.how[conv_flags] |= conv_counts_rows;
+    }
+    if ((r.flags & flag_again) && !saved_by_hooks()) {
+        keep(features, &kept);
+    } else {
+        keep_more({features}, {keep_rows}, &kept);
+    }
+    return kept;
+}
+
+// Whether gradients are wanted of the features, the weight and the bias, which are a function's
+// first arguments.
+static std::array<bool, 3> conv_wanted(AutogradContext *ctx, const std::vector<int64_t> &ints) {
+    return {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
+            ints[conv_bias_type] >= 0 && ctx->needs_input_grad(2)};
+}
+
+// The gradients of a convolution. s: what conv_keep has kept.
+static variable_list conv_gradients(const Tensor &grad, const Variable *s,
+                                    const std::vector<int64_t> &ints, std::array<bool, 3> wanted) {
+    static const auto op = operation<conv_backward_type>("spira::conv_backward");
+    int64_t flags = ints[conv_flags] & ~conv_counts_rows;
+    if ((ints[conv_flags] & conv_counts_rows) && !torch::autograd::AnomalyMode::is_enabled()) {
+        flags &= ~flag_padded; // anomaly detection would find what lies there
+    }
+    const Variable *first = s + 5;
+    const int64_t *step = ints.data() + conv_how;
+    const Tensor rows = made_again(first, step);
+    auto [features, weight, added] =
+        op.call(grad, rows, s[0], maybe(s[1]), maybe(s[2]), s[3], s[4],
+                IntArrayRef(ints.data() + conv_kernel, kernel_ints), flags, wanted);
+    return {wanted[0] ? std::move(features) : Variable(),
+            wanted[1] ? std::move(weight) : Variable(),
+            wanted[2] ? as_type(added, (at::ScalarType)ints[conv_bias_type]) : Variable()};
+}
+
 struct conv_function : Function<conv_function> {
     static Variable forward(AutogradContext *ctx, const Variable &features, const Variable &weight,
                             const optional<Tensor> &bias, const conv_rest &r) {
-        kept_rows kept = {{weight, maybe(r.back), maybe(r.pairs), r.source_count, r.count},
-                          {r.flags}};
-        kept.how.push_back(bias ? (int64_t)bias->scalar_type() : (int64_t)-1);
-        kept.how.insert(kept.how.end(), r.kernel.begin(), r.kernel.end());
-        kept.how.resize(conv_how, 0);
-        if ((r.flags & flag_padded) && counts_rows(features)) {
-            kept.how[conv_flags] |= conv_counts_rows;
-        }
-        if ((r.flags & flag_again) && !saved_by_hooks()) {
-            keep(features, &kept);
-        } else {
-            kept.tensors.push_back(features);
-            kept.how.push_back(keep_rows);
-        }
-        at::AutoDispatchBelowADInplaceOrView below;
+        kept_rows kept = conv_keep(features, weight, bias, r);
+        const at::AutoDispatchBelowADInplaceOrView below;
         ctx->save_for_backward(std::move(kept.tensors));
         ctx->saved_data["ints"] = std::move(kept.how);
         return conv_call(features, weight, bias, r.map, r.back, r.pairs, r.source_count, r.count,
@@ -374,23 +448,10 @@ struct conv_function : Function<conv_function> {
     static variable_list backward(AutogradContext *ctx, const variable_list &grad) {
         const variable_list s = ctx->get_saved_variables();
         const std::vector<int64_t> ints = ctx->saved_data["ints"].toIntVector();
-        const int64_t bias = ints[conv_bias_type];
-        int64_t flags = ints[conv_flags] & ~conv_counts_rows;
-        if ((ints[conv_flags] & conv_counts_rows) && !torch::autograd::AnomalyMode::is_enabled()) {
-            flags &= ~flag_padded; // anomaly detection would find what lies there
-        }
-        const IntArrayRef kernel(ints.data() + conv_kernel, kernel_ints);
-        const std::array<bool, 3> wanted = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
-                                            bias >= 0 && ctx->needs_input_grad(2)};
-        return only_once(s, grad, [&]() -> variable_list {
-            static const auto op = operation<conv_backward_type>("spira::conv_backward");
-            const Variable *first = s.data() + 5;
-            const int64_t *step = ints.data() + conv_how;
-            const Tensor rows = made_again(first, step);
-            const auto [features, weight, added] = op.call(
-                grad[0], rows, s[0], maybe(s[1]), maybe(s[2]), s[3], s[4], kernel, flags, wanted);
-            return {wanted[0] ? features : Variable(), wanted[1] ? weight : Variable(),
-                    wanted[2] ? as_type(added, (at::ScalarType)bias) : Variable(), Variable()};
+        return only_once(s, grad, [&] {
+            variable_list made = conv_gradients(grad[0], s.data(), ints, conv_wanted(ctx, ints));
+            made.emplace_back();
+            return made;
         });
     }
 };
@@ -402,6 +463,68 @@ static Tensor conv_autograd(const Tensor &features, const Tensor &weight,
                             IntArrayRef kernel, int64_t flags) {
     const conv_rest rest = {map, back, pairs, source_count, count, rows, kernel, flags};
     return conv_function::apply(features, weight, bias, rest);
+}
+
+// ---- a convolution and the batch norm behind it -------------------------------------------------
+
+typedef Tensor conv_norm_type(const Tensor &, const Tensor &, const optional<Tensor> &,
+                              const optional<Tensor> &, const optional<Tensor> &,
+                              const optional<Tensor> &, const Tensor &, const Tensor &, c10::SymInt,
+                              IntArrayRef, int64_t, const optional<Tensor> &,
+                              const optional<Tensor> &, const optional<Tensor> &,
+                              const optional<Tensor> &, const optional<Tensor> &,
+                              const optional<Tensor> &, double, double, bool, bool);
+
+// Keeps what the norm keeps, and behind it what the convolution does.
+Variable conv_norm_function::forward(AutogradContext *ctx, const Variable &features,
+                                     const Variable &weight, const optional<Tensor> &bias,
+                                     const conv_rest &c, const optional<Tensor> &,
+                                     const optional<Tensor> &, const optional<Tensor> &,
+                                     norm_rest &n) {
+    kept_rows of_conv = conv_keep(features, weight, bias, c);
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const Tensor rows = conv_call(features, weight, bias, c.map, c.back, c.pairs, c.source_count,
+                                  c.count, c.rows, c.kernel, c.flags);
+    variable_list kept;
+    Tensor y = norm_run(ctx, rows, n, &kept);
+    kept.insert(kept.end(), of_conv.tensors.begin(), of_conv.tensors.end());
+    ctx->save_for_backward(std::move(kept));
+    ctx->saved_data["ints"] = std::move(of_conv.how);
+    return y;
+}
+
+variable_list conv_norm_function::backward(AutogradContext *ctx, const variable_list &grad) {
+    const variable_list s = ctx->get_saved_variables();
+    const std::vector<int64_t> ints = ctx->saved_data["ints"].toIntVector();
+    const int64_t how = norm_how(ctx);
+    const std::array<bool, 3> wanted = conv_wanted(ctx, ints);
+    const bool any = wanted[0] || wanted[1] || wanted[2];
+    const bool residual = (how & norm_has_residual) &&
+                          ctx->needs_input_grad(ints[conv_bias_type] < 0 ? 2 : 3);
+    return only_once(s, grad, [&]() -> variable_list {
+        const variable_list n = norm_gradients(how, grad[0], s, residual);
+        const variable_list c =
+            any ? conv_gradients(n[0], s.data() + norm_size(how), ints, wanted) : variable_list(3);
+        return {c[0], c[1], c[2], Variable(), n[1], n[2], n[3], Variable()};
+    });
+}
+
+static Tensor conv_norm_autograd(const Tensor &features, const Tensor &weight,
+                                 const optional<Tensor> &bias, const optional<Tensor> &map,
+                                 const optional<Tensor> &back, const optional<Tensor> &pairs,
+                                 const Tensor &source_count, const Tensor &count, c10::SymInt rows,
+                                 IntArrayRef kernel, int64_t flags,
+                                 const optional<Tensor> &residual,
+                                 const optional<Tensor> &norm_weight,
+                                 const optional<Tensor> &norm_bias, const optional<Tensor> &mean,
+                                 const optional<Tensor> &var, const optional<Tensor> &batches,
+                                 double momentum, double eps, bool relu, bool again) {
+    const conv_rest rest = {map, back, pairs, source_count, count, rows, kernel, flags};
+    const optional<Tensor> real = flags & flag_padded ? optional<Tensor>(count) : std::nullopt;
+    norm_rest norm = {residual, real, norm_weight, norm_bias, mean,     var,     batches,
+                      momentum, eps,  relu,        again,     Tensor(), Tensor()};
+    return conv_norm_function::apply(features, weight, bias, rest, residual, norm_weight, norm_bias,
+                                     norm);
 }
 
 // ---- norms of rows and of batch elements --------------------------------------------------------
@@ -674,6 +797,7 @@ static Tensor dense_autograd(const Tensor &features, const Tensor &words, const 
 TORCH_LIBRARY_IMPL(spira, Autograd, m) {
     m.impl("conv", &conv_autograd);
     m.impl("norm", &norm_autograd);
+    m.impl("conv_norm", &conv_norm_autograd);
     m.impl("norm_rows", &norm_rows_autograd);
     m.impl("norm_groups", &norm_groups_autograd);
     m.impl("join", &join_autograd);
@@ -709,12 +833,31 @@ static Tensor conv_autocast(const Tensor &features, const Tensor &weight,
                      kernel, flags);
 }
 
+template <c10::DeviceType device, c10::DispatchKey key>
+static Tensor conv_norm_autocast(
+    const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
+    const optional<Tensor> &map, const optional<Tensor> &back, const optional<Tensor> &pairs,
+    const Tensor &source_count, const Tensor &count, c10::SymInt rows, IntArrayRef kernel,
+    int64_t flags, const optional<Tensor> &residual, const optional<Tensor> &norm_weight,
+    const optional<Tensor> &norm_bias, const optional<Tensor> &mean, const optional<Tensor> &var,
+    const optional<Tensor> &batches, double momentum, double eps, bool relu, bool again) {
+    static const auto op = operation<conv_norm_type>("spira::conv_norm");
+    const c10::impl::ExcludeDispatchKeyGuard none(key);
+    const Tensor cast =
+        at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), features, device);
+    return op.call(cast, weight, bias, map, back, pairs, source_count, count, std::move(rows),
+                   kernel, flags, residual, norm_weight, norm_bias, mean, var, batches, momentum,
+                   eps, relu, again);
+}
+
 TORCH_LIBRARY_IMPL(spira, AutocastCPU, m) {
     m.impl("conv", &conv_autocast<c10::kCPU, c10::DispatchKey::AutocastCPU>);
+    m.impl("conv_norm", &conv_norm_autocast<c10::kCPU, c10::DispatchKey::AutocastCPU>);
 }
 
 TORCH_LIBRARY_IMPL(spira, AutocastCUDA, m) {
     m.impl("conv", &conv_autocast<c10::kCUDA, c10::DispatchKey::AutocastCUDA>);
+    m.impl("conv_norm", &conv_norm_autocast<c10::kCUDA, c10::DispatchKey::AutocastCUDA>);
 }
 
 } // namespace spira_torch

@@ -454,6 +454,21 @@ Tensor conv_norm_eval(const Tensor &features, const Tensor &weight, const option
     return conv_run(l, features, weight, bias, map, count, rows, flags);
 }
 
+Tensor conv_norm(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
+                 const optional<Tensor> &map, const optional<Tensor> &back,
+                 const optional<Tensor> &pairs, const Tensor &source_count, const Tensor &count,
+                 int64_t rows, IntArrayRef kernel, int64_t flags, const optional<Tensor> &residual,
+                 const optional<Tensor> &norm_weight, const optional<Tensor> &norm_bias,
+                 const optional<Tensor> &mean, const optional<Tensor> &var,
+                 const optional<Tensor> &batches, double momentum, double eps, bool relu,
+                 bool again) {
+    const Tensor sums = conv(features, weight, bias, map, back, pairs, source_count, count, rows,
+                             kernel, flags);
+    const optional<Tensor> real = flags & flag_padded ? optional<Tensor>(count) : std::nullopt;
+    return std::get<0>(norm(sums, residual, real, norm_weight, norm_bias, mean, var, batches,
+                            momentum, eps, relu, again));
+}
+
 // ---- gradients ----------------------------------------------------------------------------------
 
 static Tensor input_grad(const layer &l, const Tensor &grad, const Tensor &features,

@@ -55,6 +55,11 @@ TORCH_LIBRARY_FRAGMENT(spira, m) {
           "Tensor count, SymInt rows, int[] kernel, int flags, "
           "Tensor? residual, Tensor? norm_weight, Tensor? norm_bias, Tensor mean, Tensor var, "
           "float eps, bool relu) -> Tensor");
+    m.def("conv_norm(Tensor features, Tensor weight, Tensor? bias, Tensor? map, Tensor? back, "
+          "Tensor? pairs, Tensor source_count, Tensor count, SymInt rows, int[] kernel, int flags, "
+          "Tensor? residual, Tensor? norm_weight, Tensor? norm_bias, Tensor(a!)? running_mean, "
+          "Tensor(b!)? running_var, Tensor(c!)? num_batches_tracked, float momentum, float eps, "
+          "bool relu, bool again) -> Tensor");
     m.def("conv_backward(Tensor grad, Tensor features, Tensor weight, Tensor? back, Tensor? pairs, "
           "Tensor source_count, Tensor count, int[] kernel, int flags, bool[3] wanted) "
           "-> (Tensor, Tensor, Tensor)");
@@ -115,6 +120,7 @@ static void implement(torch::Library &m) {
     m.impl("conv_eval", &conv_eval);
     m.impl("conv_pack", &conv_pack);
     m.impl("conv_norm_eval", &conv_norm_eval);
+    m.impl("conv_norm", &conv_norm);
     m.impl("conv_backward", &conv_backward);
     m.impl("permute_rows", &permute_rows);
     m.impl("join", &join);

@@ -79,6 +79,15 @@ Tensor conv_norm_eval(const Tensor &features, const Tensor &weight, const option
                       IntArrayRef kernel, int64_t flags, const optional<Tensor> &residual,
                       const optional<Tensor> &norm_weight, const optional<Tensor> &norm_bias,
                       const Tensor &mean, const Tensor &var, double eps, bool relu);
+// conv, and norm of its rows: of layers in training.
+Tensor conv_norm(const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
+                 const optional<Tensor> &map, const optional<Tensor> &back,
+                 const optional<Tensor> &pairs, const Tensor &source_count, const Tensor &count,
+                 int64_t rows, IntArrayRef kernel, int64_t flags, const optional<Tensor> &residual,
+                 const optional<Tensor> &norm_weight, const optional<Tensor> &norm_bias,
+                 const optional<Tensor> &mean, const optional<Tensor> &var,
+                 const optional<Tensor> &batches, double momentum, double eps, bool relu,
+                 bool again);
 std::tuple<Tensor, Tensor, Tensor> conv_backward(const Tensor &grad, const Tensor &features,
                                                  const Tensor &weight, const optional<Tensor> &back,
                                                  const optional<Tensor> &pairs,

@@ -10,7 +10,7 @@ from .sets import VoxelSet
 
 ops = torch.ops.spira
 conv_op = ops.conv.default
-conv_norm_op = ops.conv_norm_eval.default
+conv_norm_op, conv_norm_eval_op = ops.conv_norm.default, ops.conv_norm_eval.default
 
 # Whether convolutions of fp32 features round their operands to tf32 on the GPU. The default is
 # exact fp32.
@@ -108,12 +108,23 @@ def conv_known(kmap, features, weight, of_features, of_weight, groups):
     return rest
 
 
-def conv_norm(features, weight, bias, kmap, groups, norm):
-    """conv, and a batch norm by running statistics of its rows, without gradients: on a GPU one
-    kernel. Not of float64. norm: the arguments of norm_eval (csrc/ops.h) but input and count."""
+def conv_norm(conv, norm):
+    """A convolution, the arguments of `conv`, and a batch norm of its rows in training, with what
+    stands behind it, in one operator. Not of float64, and not recorded by torch.compile. norm: the
+    arguments of the operator from the residual on (csrc/ops.h)."""
+    features, weight, bias, kmap, groups = conv
+    gradients = torch.is_grad_enabled()
+    rest = conv_known(kmap, features, weight, gradients and features.requires_grad,
+                      gradients and weight.requires_grad, groups)
+    return conv_norm_op(features, weight, bias, *rest, *norm)
+
+
+def conv_norm_eval(conv, norm):
+    """The same by running statistics, without gradients: on a GPU one kernel."""
+    features, weight, bias, kmap, groups = conv
     features = autocast(features)
     layout, _, _, _, *rest = conv_known(kmap, features, weight, False, False, groups)
-    return conv_norm_op(features, weight, bias, layout, *rest, *norm)
+    return conv_norm_eval_op(features, weight, bias, layout, *rest, *norm)
 
 
 def conv_eval(features, weight, bias, kmap, residual=None, act=0, groups=1, packed=None):

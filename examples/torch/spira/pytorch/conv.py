@@ -9,7 +9,7 @@ from torch.nn import functional
 from .. import layers
 from .geometry import same_voxels
 from .modules import SparseModule
-from .norm import eval_op, eval_rest, is_plain, is_watched
+from .norm import conv_rest, is_plain, is_watched
 from .tensor import IndiceData, SparseConvTensor, refuse_proxy
 
 
@@ -149,55 +149,72 @@ class SparseConvolution(SparseModule):
             nn.init.uniform_(self.bias, -bound, bound)
 
     def with_norm(self, x, norm, residual=None, relu=False):
-        """norm(self(x)), plus the residual, and a ReLU, of a norm in `eval` mode: the convolution
-        applies them. None where it does not: with gradients, and where somebody looks between the
-        modules. residual: SparseConvTensor"""
-        rest = eval_rest(norm, x.count, relu) if isinstance(x, SparseConvTensor) else None
-        if rest is None or type(self).forward is not SparseConvolution.forward or \
-                not (is_plain(self) and is_plain(norm)) or self.transposed or \
-                norm.num_features != self.out_channels:
+        """norm(self(x)), plus the residual, and a ReLU, as one operator. None where none computes
+        that: in `eval` mode with gradients, and where somebody looks between the modules, for
+        example. residual: SparseConvTensor"""
+        if type(self).forward is not SparseConvolution.forward or self.transposed or \
+                not isinstance(x, SparseConvTensor) or len(x.spatial_shape) != self.ndim:
             return None
-        features, here = x._features if x._ordered is None else x._ordered, x.coordinates()
-        added = None
-        if residual is not None:
-            if not self.subm or self.conv1x1 or residual.coordinates() is not here:
-                return None
-            added = residual.ordered(here)
-            if added.dtype != layers.autocast_type(features) or \
-                    added.shape[1] != self.out_channels:
-                return None
-        if features.dtype == torch.float64 or (self.subm and here.extra is not None) or \
-                is_watched(features, added, *self._tensors(), *rest[:2]):
+        rest = conv_rest(norm, x._count, relu)
+        if rest is None or norm.num_features != self.out_channels or \
+                not (is_plain(self) and is_plain(norm)):
             return None
-        return self.forward(x, (added, *rest))
+        if residual is not None and (not self.subm or self.conv1x1):
+            return None
+        return self._run(x, (norm.training, residual, rest))
 
-    def forward(self, input, norm=None):
-        """norm: of with_norm, as layers.conv_norm takes it."""
+    def forward(self, input):
         check_input(input, self)
+        return self._run(input, None)
+
+    def _run(self, x, norm):
+        """The layer, or with what with_norm puts behind it: (training, residual, its arguments).
+        Then None where no operator computes it."""
         if self.conv1x1:
-            return self._pointwise(input, norm)
-        here = input.coordinates()
+            return self._pointwise(x, norm)
+        here = x.coordinates()
         if self.transposed:
-            return self._transposed(input, here)
-        found, notes = self._find(input, here)
-        features = input.ordered(here)
+            return self._transposed(x, here)
+        found, notes = self._find(x, here)
+        features = x.ordered(here)
         weight, bias = self._tensors()
         self._check_features(features, weight)
         rows, taps = here.first_rows(features), self.weight_of_map(weight)
-        if self.inverse:
-            sums = self._sums(rows, taps, bias, found.map.reverse(), norm)
-            return input.with_ordered(found.source.all_rows(sums), found.source, notes)
-        sums = self._sums(rows, taps, bias, found.map, norm)
+        kernel_map, to = (found.map.reverse(), found.source) if self.inverse else \
+            (found.map, found.outputs)
+        if norm is not None:
+            sums = self._sums_and_norm((rows, taps, bias, kernel_map, self.groups), to, norm)
+            return None if sums is None else x.with_ordered(sums, to, notes)
+        sums = layers.conv(rows, taps, bias, kernel_map, self.groups)
         if self.subm and here.extra is not None:
             centre = weight[(slice(None), *(size // 2 for size in self.kernel_size))]
             centre = torch.block_diag(*centre.chunk(self.groups)).t()
             sums = here.all_rows(sums, features, centre)
-        return input.with_ordered(sums, found.outputs, notes)
+        elif self.inverse:
+            sums = to.all_rows(sums)
+        return x.with_ordered(sums, to, notes)
 
-    def _sums(self, rows, weight, bias, kernel_map, norm):
-        if norm is None:
-            return layers.conv(rows, weight, bias, kernel_map, self.groups)
-        return layers.conv_norm(rows, weight, bias, kernel_map, self.groups, norm)
+    def _sums_and_norm(self, conv, to, norm):
+        """The rows that an operator computes of a convolution, the arguments of layers.conv, and of
+        what stands behind it; or None. to: the set of the rows."""
+        training, residual, rest = norm
+        features, weight, bias = conv[:3]
+        if to.extra is not None or features.dtype == torch.float64 or \
+                to.voxels.words.shape[0] < 2: # which PyTorch's norms refuse
+            return None
+        added = None
+        if residual is not None:
+            if residual.coordinates() is not to:
+                return None
+            added = residual.ordered(to)
+            if added.dtype != layers.autocast_type(features) or \
+                    added.shape[1] != self.out_channels:
+                return None
+        if training:
+            return None if is_watched() else layers.conv_norm(conv, (added, *rest))
+        if is_watched(features, added, weight, bias, *rest[:2]):
+            return None
+        return layers.conv_norm_eval(conv, (added, *rest))
 
     def _transposed(self, x, here):
         """The inverse of a strided layer on the grown set. That layer's outputs may be more voxels
@@ -226,6 +243,10 @@ class SparseConvolution(SparseModule):
 
     def _find(self, x, here):
         if self.subm:
+            known = x.indice_dict.get(self.indice_key)
+            if known is not None and known.source is here and known.kernel == self.kernel and \
+                    known.kind == SUBMANIFOLD:
+                return known, x.indice_dict # as noted() finds, which is slower
             return noted(x, self, SUBMANIFOLD, here, self._submanifold)
         if self.inverse:
             return self._find_inverse(x, here)
@@ -256,29 +277,34 @@ class SparseConvolution(SparseModule):
         if features.size(1) != self.in_channels:
             raise ValueError(f"features: {features.shape[1]} channels, but {type(self).__name__} "
                              f"has in_channels {self.in_channels}")
-        if features.device != weight.device:
+        if features.get_device() != weight.get_device():
             raise ValueError(f"features: on {features.device}, but the weight is on "
                              f"{weight.device}")
 
     def _pointwise(self, x, norm):
         """A plain product: the order of the rows does not matter, and nothing is noted. PyTorch
-        computes that of fp32."""
+        computes that of fp32. norm: of _run"""
         stays, coordinates = x.has_ordered(), x.coordinates()
         rows = x.ordered(coordinates) if stays else x.features
         weight, bias = self._tensors()
         self._check_features(rows, weight)
         rows = layers.autocast(rows)
         if x.count is None and (rows.dtype not in HALVES or coordinates.extra is not None):
+            if norm is not None:
+                return None
             weight = weight.reshape(self.in_channels, self.out_channels).t()
             bias = None if bias is None else bias.to(rows.dtype)
             sums = functional.linear(rows, weight.to(rows.dtype), bias)
-            sums = sums if norm is None else eval_op(sums, norm[0], None, *norm[1:])
         else: # which reads no padding, and leaves zeros there
             n = max(self.ndim, 2)
             weight = weight.reshape(*[1] * n, self.in_channels, self.out_channels)
             weight = weight.permute(n + 1, *range(n + 1))
-            sums = self._sums(rows, weight, bias,
-                              coordinates.submanifold(self.kernel_size, self.dilation), norm)
+            conv = (rows, weight, bias, coordinates.submanifold(self.kernel_size, self.dilation),
+                    self.groups)
+            sums = layers.conv(*conv) if norm is None else \
+                self._sums_and_norm(conv, coordinates, norm)
+            if sums is None:
+                return None
         return x.with_ordered(sums, coordinates) if stays else x.replace_feature(sums)
 
     def extra_repr(self):

@@ -108,7 +108,7 @@ def with_norm(module, behind, x):
     """A sparse module's result; of a convolution, where that is possible, with the batch norm and
     the ReLU that stand behind it. And how many of them it has."""
     join = getattr(module, "with_norm", None) if behind and type(behind[0]) in BATCH_NORMS else None
-    if join is not None and not behind[0].training:
+    if join is not None:
         relu = len(behind) > 1 and is_norm_and_relu(*behind)
         made = join(x, behind[0], None, relu)
         if made is not None:

@@ -35,11 +35,17 @@ def state(norm, count):
     return weight, own["bias"], mean, kept["running_var"], kept["num_batches_tracked"]
 
 
-def eval_rest(norm, count, relu):
-    """The arguments of norm_eval that are a norm's, with an end of ReLU or without; None where that
-    operator does not compute it."""
-    made = None if norm.training or is_compiling() else state(norm, count)
-    return None if made is None or made[2] is None else (*made[:4], norm.eps, relu)
+def conv_rest(norm, count, relu):
+    """The arguments of conv_norm, in `eval` mode of conv_norm_eval, that are a norm's, with an end
+    of ReLU or without (csrc/ops.h); None where that operator does not compute it."""
+    made = None if is_compiling() else state(norm, count)
+    if made is None:
+        return None
+    if norm.training:
+        made = made if norm.track_running_stats else (*made[:2], None, None, None)
+        return None if norm.momentum is None else (*made, norm.momentum, norm.eps, relu,
+                                                   layers.recompute > 1)
+    return None if made[2] is None else (*made[:4], norm.eps, relu)
 
 
 def fused(norm, features, count, residual=None, relu=False):
@@ -96,13 +102,14 @@ def norm_relu(norm, x, residual=None):
 
 
 def conv_norm_relu(conv, norm, x, residual=None):
-    """norm_relu(norm, conv(x), residual). In `eval` mode, without gradients, the convolution applies
-    the norm, the addition and the ReLU itself: one pass over the rows less.
+    """norm_relu(norm, conv(x), residual), in training as one operator. In `eval` mode, without
+    gradients, the convolution applies the norm, the addition and the ReLU itself: one pass over the
+    rows less.
 
     conv   a layer of this package, or any module that returns a SparseConvTensor
     """
     join = getattr(conv, "with_norm", None)
-    made = None if join is None or norm.training else join(x, norm, residual, True)
+    made = None if join is None else join(x, norm, residual, True)
     return norm_relu(norm, conv(x), residual) if made is None else made
 
 
