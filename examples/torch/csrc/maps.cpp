@@ -7,6 +7,9 @@
 #include "ops.h"
 #include "scope.h"
 
+#include <map>
+#include <mutex>
+
 namespace spira_torch {
 
 static map_job job_of(const spira::word_layout *layout, const kernel_arg &kernel,
@@ -64,8 +67,7 @@ static int64_t layout_bytes(const spira::device_info *info, const kernel_arg &ke
 
 // A line above the bytes of all capacities, so that shape functions need no capacity. Bytes grow in
 // steps of a row group; the constant covers two of them.
-std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel_ints) {
-    const kernel_arg kernel = kernel_of(kernel_ints);
+static std::vector<int64_t> layout_line(int64_t device, const kernel_arg &kernel) {
     const spira::device_info *info = info_of(device);
     const int32_t far = 1 << 18;
     int64_t slope = 0, constant = 0;
@@ -76,6 +78,20 @@ std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel_ints) {
         constant = std::max(constant, layout_bytes(info, kernel, c) - slope * c);
     }
     return {slope, spira::round_up(constant + layout_bytes(info, kernel, 128), 256)};
+}
+
+// The same, found once for each kernel of a device.
+std::vector<int64_t> map_layout_bytes(int64_t device, IntArrayRef kernel_ints) {
+    static std::map<std::vector<int64_t>, std::vector<int64_t>> known;
+    static std::mutex mutex;
+    std::vector<int64_t> key = kernel_ints.vec();
+    key.push_back(device);
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::vector<int64_t> &line = known[key];
+    if (line.empty()) {
+        line = layout_line(device, kernel_of(kernel_ints));
+    }
+    return line;
 }
 
 Tensor map_layout(const Tensor &source, const Tensor &source_count, const Tensor &outputs,

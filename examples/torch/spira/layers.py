@@ -152,11 +152,20 @@ def check_weights(device=None):
 def conv_rest(kmap, features, weight, of_features, of_weight, again, groups):
     """The arguments of the operator behind the bias, which follow from the map."""
     check_features(features, kmap.source)
-    tf32 = allow_tf32 and features.dtype == torch.float32
-    flags = 0 if kmap.source.exact and kmap.outputs.exact else PADDED
-    flags |= (TF32 if tf32 else 0) | (AGAIN if again else 0)
-    if groups > 1: # reads tables, on both devices
-        flags |= groups << GROUPS
+    key = of_features, of_weight, groups > 1
+    made = kmap.known.get(key)
+    if made is None:
+        made = kmap.known[key] = conv_maps(kmap, *key)
+    *made, flags = made
+    flags |= TF32 if allow_tf32 and features.dtype == torch.float32 else 0
+    flags |= (AGAIN if again else 0) | (groups << GROUPS if groups > 1 else 0)
+    return (*made, flags)
+
+
+def conv_maps(kmap, of_features, of_weight, grouped):
+    """The same of each layer, with the flags that the map decides on."""
+    flags, exchanged = 0 if kmap.source.exact and kmap.outputs.exact else PADDED, False
+    if grouped: # reads tables, on both devices
         layout = kmap.table()
         back = (kmap if kmap.mirrors else kmap.reverse()).table() if of_features else None
         pairs = layout if of_weight else None
@@ -164,9 +173,8 @@ def conv_rest(kmap, features, weight, of_features, of_weight, again, groups):
         layout = kmap.layout()
         back = kmap.gradient_layout() if of_features else None
         pairs, exchanged = kmap.pairs() if of_weight else (None, False)
-        flags |= EXCHANGED if exchanged else 0
     return (layout, back, pairs, kmap.source.count, kmap.outputs.count, kmap.outputs.capacity,
-            kmap.kernel(), flags)
+            kmap.kernel(), flags | (EXCHANGED if exchanged else 0))
 
 
 def pool(kind, features, kmap):

@@ -2,7 +2,7 @@
 """Kernel maps: which input rows an output row reads, through which offset of the kernel."""
 import torch
 
-from .sets import (axis_most, axis_reach, for_autograd, layout_reach, triple_xyz,
+from .sets import (axis_most, axis_reach, for_autograd, layout_reach, remembered, triple_xyz,
                    word_layout)
 
 ops = torch.ops.spira
@@ -39,19 +39,15 @@ class KernelMap:
         self.known = {}             # of layers.conv: arguments of layers that have read this map
         self.same = outputs is source
         self.volume = size[0] * size[1] * size[2]
-
-    @property
-    def mirrors(self):
-        """Whether the input gradient reads this map itself (spira/conv_grad.h)."""
-        return self.same and not self.transposed and all(s % 2 for s in self.size)
-
-    @property
-    def identity(self):
-        return self.same and self.volume == 1
+        self.identity = self.same and self.volume == 1
+        # Whether the input gradient reads this map itself (spira/conv_grad.h).
+        self.mirrors = self.same and not transposed and size[0] & size[1] & size[2] & 1 == 1
+        self._kernel = [*size, *dilation, *spacing, int(transposed), int(self.same)]
+        self._both = None           # of _sets
 
     def kernel(self):
         """The kernel as the operators take it."""
-        return [*self.size, *self.dilation, *self.spacing, int(self.transposed), int(self.same)]
+        return self._kernel
 
     def reverse(self):
         """The map of the inverse layer: from the outputs back to the source."""
@@ -95,7 +91,13 @@ class KernelMap:
         return made
 
     def _sets(self):
-        """Both sets as the operators take them, in a layout that has room for the kernel."""
+        """Both sets as the operators take them, in a layout that has room for the kernel; and the
+        kernel."""
+        if self._both is None:
+            self._both = self._find_sets()
+        return self._both
+
+    def _find_sets(self):
         a, b = self.source, self.outputs
         if a.scene != b.scene or a.batch_size != b.batch_size:
             raise ValueError("outputs: of another scene than the source; both sets of a map must "
@@ -107,7 +109,7 @@ class KernelMap:
             layout = word_layout(a.scene, a.batch_size, reach)
         a = a.with_layout(layout)
         b = a if self.same else b.with_layout(layout)
-        return a.words, a.count, b.words, b.count, list(layout), self.kernel()
+        return a.words, a.count, b.words, b.count, list(layout), self._kernel
 
     def _build_table(self):
         return ops.map_table.default(*self._sets())
@@ -145,10 +147,19 @@ def kernel_map(source, outputs, kernel_size, dilation=1, *, transposed=False):
     size = triple_xyz(kernel_size, n, 1, "kernel_size")
     wide = triple_xyz(dilation, n, 1, "dilation")
     fine, coarse = (outputs, source) if transposed else (source, outputs)
+    most = pairs_most(size, wide, fine.spacing, coarse.spacing)
+    if most is None:
+        raise ValueError(f"outputs: spacing {outputs.spacing} does not fit the source's, "
+                         f"{source.spacing}")
+    return KernelMap(source, outputs, size, wide, fine.spacing, transposed, most, {})
+
+
+@remembered
+def pairs_most(size, dilation, fine, coarse):
+    """Pairs of a voxel of the finer set, at most; None where the spacings do not fit."""
     most = 1
     for a in range(3):
-        if coarse.spacing[a] % fine.spacing[a]:
-            raise ValueError(f"outputs: spacing {outputs.spacing} does not fit the source's, "
-                             f"{source.spacing}")
-        most *= axis_most(size[a], coarse.spacing[a] // fine.spacing[a], wide[a])
-    return KernelMap(source, outputs, size, wide, fine.spacing, transposed, most, {})
+        if coarse[a] % fine[a]:
+            return None
+        most *= axis_most(size[a], coarse[a] // fine[a], dilation[a])
+    return most

@@ -18,6 +18,17 @@ def for_autograd(call, *arguments, **options):
         return call(*arguments, **options)
 
 
+def remembered(call):
+    """A function of ints and tuples of ints that keeps its results. torch.compile records it."""
+    known = functools.lru_cache(maxsize=256)(call)
+
+    @functools.wraps(call)
+    def run(*arguments):
+        return call(*arguments) if torch.compiler.is_compiling() else known(*arguments)
+
+    return run
+
+
 def triple(value, ndim, name="value"):
     """An int, or a sequence of `ndim` ints in the order (z, y, x), as (x, y, z).
 
@@ -33,6 +44,10 @@ def triple(value, ndim, name="value"):
 
 def triple_xyz(value, ndim, flat, name):
     """The same with `flat` on the z axis of two-dimensional sets."""
+    if ndim == 3 and type(value) is tuple and len(value) == 3: # most are; nothing to convert
+        z, y, x = value
+        if type(x) is int and type(y) is int and type(z) is int:
+            return x, y, z
     value = triple(value, ndim, name)
     return value if ndim == 3 else value + (flat,)
 
@@ -161,7 +176,8 @@ def permute_rows(features, index, inverse):
 
 def check_status(status, name="indices"):
     """Raises ValueError for a status that was read back. name: of the argument at fault."""
-    ops.status_check(status, name)
+    if any(status[:-1]):
+        ops.status_check(status, name)
 
 
 def voxel_set(indices, spatial_shape, batch_size, *, count=None, reach=0):
@@ -231,34 +247,43 @@ def expand(source, kernel_size, stride=1, padding=0, dilation=1, *, capacity=Non
     ratio = triple_xyz(stride, n, 1, "stride")
     pad = triple_xyz(padding, n, 0, "padding")
     wide = triple_xyz(dilation, n, 1, "dilation")
-    origin, extent = [], []
-    most, cells, reach = 1, source.batch_size, 0
-    for a in range(3):
-        play = source.extent[a] + 2 * pad[a] - wide[a] * (size[a] - 1) - 1
-        if play < 0:
-            raise ValueError("kernel_size: larger than the spatial shape with its padding")
-        tap = size[a] // 2 if size[a] % 2 else 0
-        origin.append(source.origin[a] + (tap * wide[a] - pad[a]) * source.spacing[a])
-        extent.append(play // ratio[a] + 1)
-        most *= axis_most(size[a], ratio[a], wide[a])
-        cells *= extent[a]
-        last = origin[a] + (extent[a] - 1) * source.spacing[a] * ratio[a]
-        reach = max(reach, axis_reach(size[a], wide[a], source.spacing[a]), -origin[a],
-                    last - source.scene[a] + 1)
+    grid = source.origin, source.spacing, source.extent, source.scene
+    origin, spacing, extent, most, cells, reach = expanded(grid, size, ratio, pad, wide)
     if reach > layout_reach(source.layout):  # outputs need more room than the words have
         source = source.with_layout(word_layout(source.scene, source.batch_size, reach))
     exact = capacity is None and not torch.compiler.is_compiling()
     rows = capacity
     if rows is None:
-        rows = max(min(source.capacity * most, cells), 1)
+        rows = max(min(source.capacity * most, source.batch_size * cells), 1)
     kernel = [*size, *wide, *source.spacing, 0]
     rule = [*ratio, *pad, *source.origin, *source.extent]
     words, count, status = ops.expand.default(source.words, source.count, list(source.layout),
                                               kernel, rule, rows)
-    made = VoxelSet(words, count, source.layout, n, source.batch_size, source.scene, tuple(origin),
-                    tuple([source.spacing[a] * ratio[a] for a in range(3)]), tuple(extent), False,
-                    status)
+    made = VoxelSet(words, count, source.layout, n, source.batch_size, source.scene, origin,
+                    spacing, extent, False, status)
     return narrow([made])[0] if exact else made
+
+
+@remembered
+def expanded(grid, size, ratio, pad, wide):
+    """The grid of a strided layer's outputs: origin, spacing and extent; the outputs of a voxel at
+    most, the places of a batch element, and how far they lie from the scene. grid: of the source,
+    and its scene."""
+    (start, step, across, scene), origin, extent = grid, [], []
+    most, cells, reach = 1, 1, 0
+    for a in range(3):
+        play = across[a] + 2 * pad[a] - wide[a] * (size[a] - 1) - 1
+        if play < 0:
+            raise ValueError("kernel_size: larger than the spatial shape with its padding")
+        tap = size[a] // 2 if size[a] % 2 else 0
+        origin.append(start[a] + (tap * wide[a] - pad[a]) * step[a])
+        extent.append(play // ratio[a] + 1)
+        most *= axis_most(size[a], ratio[a], wide[a])
+        cells *= extent[a]
+        last = origin[a] + (extent[a] - 1) * step[a] * ratio[a]
+        reach = max(reach, axis_reach(size[a], wide[a], step[a]), -origin[a], last - scene[a] + 1)
+    spacing = tuple([step[a] * ratio[a] for a in range(3)])
+    return tuple(origin), spacing, tuple(extent), most, cells, reach
 
 
 def narrow(sets, name="source"):

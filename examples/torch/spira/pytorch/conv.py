@@ -9,7 +9,7 @@ from torch.nn import functional
 from .. import layers
 from .geometry import same_voxels
 from .modules import SparseModule
-from .norm import conv_rest, is_plain, is_watched
+from .norm import are_plain, conv_rest, in_mode, is_watched
 from .tensor import IndiceData, SparseConvTensor, refuse_proxy
 
 
@@ -157,7 +157,7 @@ class SparseConvolution(SparseModule):
             return None
         rest = conv_rest(norm, x._count, relu)
         if rest is None or norm.num_features != self.out_channels or \
-                not (is_plain(self) and is_plain(norm)):
+                not are_plain(self, norm):
             return None
         if residual is not None and (not self.subm or self.conv1x1):
             return None
@@ -179,7 +179,8 @@ class SparseConvolution(SparseModule):
         features = x.ordered(here)
         weight, bias = self._tensors()
         self._check_features(features, weight)
-        rows, taps = here.first_rows(features), self.weight_of_map(weight)
+        rows = features if here.extra is None else here.first_rows(features)
+        taps = weight if self.ndim > 1 else self.weight_of_map(weight)
         kernel_map, to = (found.map.reverse(), found.source) if self.inverse else \
             (found.map, found.outputs)
         if norm is not None:
@@ -198,9 +199,9 @@ class SparseConvolution(SparseModule):
         """The rows that an operator computes of a convolution, the arguments of layers.conv, and of
         what stands behind it; or None. to: the set of the rows."""
         training, residual, rest = norm
-        features, weight, bias = conv[:3]
+        features, weight, bias, kernel_map, _ = conv
         if to.extra is not None or features.dtype == torch.float64 or \
-                to.voxels.words.shape[0] < 2: # which PyTorch's norms refuse
+                kernel_map.outputs.capacity < 2: # which PyTorch's norms refuse
             return None
         added = None
         if residual is not None:
@@ -211,7 +212,7 @@ class SparseConvolution(SparseModule):
                     added.shape[1] != self.out_channels:
                 return None
         if training:
-            return None if is_watched() else layers.conv_norm(conv, (added, *rest))
+            return None if in_mode() else layers.conv_norm(conv, (added, *rest))
         if is_watched(features, added, weight, bias, *rest[:2]):
             return None
         return layers.conv_norm_eval(conv, (added, *rest))

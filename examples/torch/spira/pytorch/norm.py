@@ -22,6 +22,12 @@ def is_plain(module):
                 every._global_backward_pre_hooks)
 
 
+def are_plain(first, second):
+    """The same of two modules: so fast, because each layer asks."""
+    return is_plain(first) and not (second._forward_hooks or second._forward_pre_hooks or
+                                    second._backward_hooks or second._backward_pre_hooks)
+
+
 def state(norm, count):
     """Weight, bias, running mean and variance and the number of batches of a batch norm that
     operators compute; None of any other. count: of the rows, or None."""
@@ -71,10 +77,14 @@ def fused(norm, features, count, residual=None, relu=False):
                    norm.eps, relu, layers.recompute > 1 and not compiling)[0]
 
 
+def in_mode():
+    """Whether a mode sees each operator, as export does."""
+    return torch._C._len_torch_dispatch_stack() > 0
+
+
 def is_watched(*tensors):
-    """Whether somebody follows what is computed from tensors: autograd, or a mode that sees each
-    operator, as export does."""
-    return torch._C._len_torch_dispatch_stack() > 0 or (
+    """Whether somebody follows what is computed from tensors: autograd, or a mode."""
+    return in_mode() or (
         torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors))
 
 

@@ -58,7 +58,8 @@ def make_sets(x, recipe):
         rule = tuple(rule)
         source = loose[number]
         found.append(source.expand(rule, largest(source, rule)))
-        loose.append(source.add_strided(rule, None, found[-1]))
+        shape = found[-1].spatial_shape[-len(x.spatial_shape):]
+        loose.append(CoordinateSet(found[-1], shape))
     adopt(x, recipe, sets.narrow(found))
 
 
