@@ -250,6 +250,247 @@ def test_convolutions_apply_norms():
             assert not calls
 
 
+# ---- a convolution and its norm as one operator in training -------------------------------------
+
+class Net(nn.Module):
+    """Around, with a block whose shortcut ends in a norm and a join of two norms behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.around = Around()
+        self.proj = spconv.SparseSequential(spconv.SubMConv3d(24, 16, 1, bias=False),
+                                            nn.BatchNorm1d(16))
+        self.convs = nn.ModuleList(spconv.SubMConv3d(n, 16, 3, bias=False, indice_key="a")
+                                   for n in (24, 16, 32))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(16, momentum=0.3) for _ in range(3))
+        self.join = spconv.JoinTable()
+
+    def forward(self, x):
+        x = self.around(x)
+        y = spconv.conv_norm_relu(self.convs[0], self.norms[0], x)
+        z = spconv.conv_norm_relu(self.convs[1], self.norms[1], y, self.proj(x))
+        return spconv.conv_norm_relu(self.convs[2], self.norms[2], self.join([z, y])).features
+
+
+@contextlib.contextmanager
+def fused_calls(apart=None):
+    """Counts the calls of the operator. apart: a network whose convolutions get a hook that does
+    nothing, which keeps the operator from being used."""
+    calls, op = [], spira.layers.conv_norm_op
+    spira.layers.conv_norm_op = lambda *arguments: calls.append(1) or op(*arguments)
+    hooks = [m.register_forward_hook(lambda *_: None) for m in (apart.modules() if apart else [])
+             if isinstance(m, spconv.SparseConvolution)]
+    try:
+        yield calls
+    finally:
+        spira.layers.conv_norm_op = op
+        for hook in hooks:
+            hook.remove()
+
+
+def trained(net, scene, padding, kind, run=None):
+    """What a step of a network leaves: result, gradients and buffers."""
+    net.zero_grad(set_to_none=True)
+    f, i, count = spconv.pad(scene.features.float(), scene.indices, len(scene.indices) + padding)
+    x = spconv.SparseConvTensor(f.to(DEVICE), i.to(DEVICE), scene.shape, scene.batch,
+                                count=count.to(DEVICE) if padding else None)
+    leaf = x.features.detach().requires_grad_()
+    x = x.replace_feature(leaf)
+    with torch.autocast(DEVICE, kind, enabled=kind is not None):
+        y = (run or net)(x)
+    y.float().square().sum().backward()
+    return [y.detach(), leaf.grad, *(p.grad for p in net.parameters()),
+            *(b.clone() for b in net.buffers())]
+
+
+def same_bits(a, b):
+    assert len(a) == len(b)
+    for n, (one, other) in enumerate(zip(a, b)):
+        assert (one is None) == (other is None), n
+        assert one is None or torch.equal(one, other), n
+
+
+def pair(padding=0):
+    """Two copies of a network."""
+    net = cases.randomize_norms(Net())
+    net = spconv.convert_batchnorm(net).to(DEVICE)
+    return net, copy.deepcopy(net)
+
+
+def test_conv_norm_is_both():
+    """To the bit, of all kinds of layers, types and recompute levels."""
+    scene = Scene((40, 30, 20), rows=300, channels=8)
+    for kind in (None, torch.bfloat16):
+        for padding in (0, 33):
+            whole = 10 if padding or kind else 8 # PyTorch multiplies two points' rows
+            for again in range(3):
+                one, other = pair()
+                with recompute(again):
+                    with fused_calls() as calls:
+                        made = trained(one, scene, padding, kind)
+                        assert len(calls) == whole, f"{len(calls)} of {whole}"
+                    with fused_calls(other) as calls:
+                        same_bits(made, trained(other, scene, padding, kind))
+                        assert not calls
+
+
+def test_conv_norm_of_frozen_parameters():
+    scene = Scene((40, 30, 20), rows=300, channels=8)
+    for frozen in ("convs", "norms", "bias", "weight", "around", "around.conv.weight"):
+        one, other = pair()
+        for net in (one, other):
+            for name, p in net.named_parameters():
+                p.requires_grad_(frozen not in name)
+        with fused_calls() as calls:
+            made = trained(one, scene, 0, torch.bfloat16)
+            assert len(calls) == 10
+        with fused_calls(other):
+            same_bits(made, trained(other, scene, 0, torch.bfloat16))
+        assert any(g is None for g in made)
+    # Norms alone: their input has no gradient.
+    one, other = pair()
+    found = []
+    for net, apart in ((one, False), (other, True)):
+        net.convs.requires_grad_(False)
+        x, _ = Scene(channels=24).tensor(spconv)
+        with fused_calls(net if apart else None) as calls:
+            spconv.conv_norm_relu(net.convs[0], net.norms[0], x.replace_feature(
+                x.features.detach())).features.square().sum().backward()
+            assert len(calls) == (not apart)
+        found.append([p.grad for p in net.norms[0].parameters()])
+    same_bits(*found)
+
+
+def test_conv_norm_and_autograds_tools():
+    """Checkpoints, hooks of saved tensors, a graph that is kept, changed tensors, anomaly mode, and
+    second derivatives."""
+    from torch.autograd.graph import save_on_cpu
+    from torch.utils.checkpoint import checkpoint
+    scene = Scene((40, 30, 20), rows=300, channels=8)
+    ways = [lambda net, x: net(x)]
+    for reentrant in (False, True):
+        ways.append(lambda net, x, way=reentrant: checkpoint(
+            lambda f: net(x.replace_feature(f)), x.features, use_reentrant=way))
+
+    def on_cpu(net, x):
+        with save_on_cpu():
+            return net(x)
+
+    def watched(net, x):
+        with torch.autograd.set_detect_anomaly(True):
+            return net(x)
+
+    first = None
+    for way in [*ways, on_cpu, watched]:
+        torch.manual_seed(0)
+        net, _ = pair()
+        with fused_calls() as calls:
+            made = trained(net, scene, 0, torch.bfloat16, lambda x: way(net, x))
+            assert len(calls) >= 10
+        first = first or made
+        same_bits(first[:len(first) - len(list(net.buffers()))],
+                  made[:len(made) - len(list(net.buffers()))]) # checkpoints run norms twice
+    x, leaf = Scene(channels=24).tensor(spconv)
+    conv, norm = net.convs[0], net.norms[0]
+    y = spconv.conv_norm_relu(conv, norm, x).features
+    assert "conv_norm_function" in y.grad_fn.name() or y.grad_fn.next_functions
+    loss = y.square().sum()
+    a, = torch.autograd.grad(loss, leaf, retain_graph=True)
+    b, = torch.autograd.grad(loss, leaf, create_graph=True)
+    assert torch.equal(a, b)
+    raises(NotImplementedError, "second derivatives", lambda: b.square().sum().backward())
+    y = spconv.conv_norm_relu(conv, norm, x).features
+    before = norm.running_mean._version
+    with torch.no_grad():
+        conv.weight.mul_(2)
+    raises(RuntimeError, "inplace operation", lambda: y.sum().backward())
+    spconv.conv_norm_relu(conv, norm, x)
+    assert norm.running_mean._version == before + 1 and norm.num_batches_tracked._version > 0
+    # Rows whose graph is gone: layers without gradients read them.
+    y = spconv.conv_norm_relu(conv, norm, x)
+    y.features.sum().backward()
+    with torch.no_grad():
+        spconv.conv_norm_relu(net.convs[1], net.norms[1], y, y)
+        net.convs[2](net.join([y, y]))
+
+
+def test_conv_norm_is_left_to_the_modules():
+    """Where somebody looks between them, where another norm is meant, and what is refused."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    scene = Scene()
+    x, _ = scene.tensor(spconv)
+    conv, norm = spconv.SubMConv3d(4, 4, 3).to(DEVICE), nn.BatchNorm1d(4).to(DEVICE)
+    wanted = spconv.norm_relu(norm, conv(x), x).features
+
+    def run(times, conv=conv, norm=norm, x=x):
+        with fused_calls() as calls:
+            y = spconv.conv_norm_relu(conv, norm, x, x).features
+            z = spconv.SparseSequential(conv, norm, nn.ReLU())(x).features
+            assert len(calls) == 2 * times, f"{len(calls)}"
+        return y, z
+
+    assert run(1)[0].equal(wanted)
+    called = []
+    for part in (conv, norm):
+        for add in (part.register_forward_hook, part.register_forward_pre_hook,
+                    part.register_full_backward_hook):
+            hook = add(lambda *_: called.append(1))
+            if add != part.register_full_backward_hook:
+                close(run(0)[0], wanted)
+                assert called
+            else:
+                run(0)
+            hook.remove()
+            called.clear()
+    with Watch():
+        close(run(0)[0], wanted)
+
+    class Own(spconv.SubMConv3d):
+        def forward(self, input):
+            return super().forward(input)
+
+    own = Own(4, 4, 3).to(DEVICE)
+    own.load_state_dict(conv.state_dict())
+    close(run(0, conv=own)[0], wanted)
+    conv.forward = lambda x: own(x) # as tools do that change a module
+    close(run(0)[0], wanted)
+    del conv.forward
+    for other in (nn.BatchNorm1d(4, momentum=None), nn.BatchNorm1d(4).double(),
+                  nn.InstanceNorm1d(4)):
+        other = other.to(DEVICE)
+        if other.weight is None or other.weight.dtype == torch.float32:
+            run(0, norm=other)
+    close(run(1, norm=nn.BatchNorm1d(4, affine=False).to(DEVICE))[0], wanted)
+    close(run(1, norm=nn.BatchNorm1d(4, track_running_stats=False).to(DEVICE))[0], wanted)
+    one = spconv.SparseConvTensor(x.features[:1], x.indices[:1], x.spatial_shape, 2)
+    raises(ValueError, "more than 1 value", lambda: spconv.conv_norm_relu(conv, norm, one))
+    coarse = spconv.SparseConv3d(4, 4, 2, 2).to(DEVICE)(x)
+    raises(ValueError, "different voxels", lambda: spconv.conv_norm_relu(conv, norm, x, coarse))
+    raises(ValueError, "channels", lambda: spconv.conv_norm_relu(conv, norm, coarse.replace_feature(
+        coarse.features[:, :3])))
+    f, i, count = spconv.pad(scene.features.float(), scene.indices, len(scene.indices) + 5)
+    wide = spconv.SparseConvTensor(f.to(DEVICE), i.to(DEVICE), scene.shape, 2,
+                                   count=count.to(DEVICE))
+    raises(TypeError, "convert_batchnorm", lambda: spconv.conv_norm_relu(conv, norm, wide))
+    before = norm.running_mean.clone()
+    with torch.inference_mode():
+        close(run(1)[0], wanted)
+    assert not before.equal(norm.running_mean)
+    norm.eval()
+    assert not fused_in_eval(conv, norm, x)
+
+
+def fused_in_eval(conv, norm, x):
+    with fused_calls() as calls:
+        spconv.conv_norm_relu(conv, norm, x, x)
+    return len(calls)
+
+
 # ---- rows that are made again -------------------------------------------------------------------
 
 @contextlib.contextmanager

@@ -242,8 +242,8 @@ norm_autograd(const Tensor &input, const optional<Tensor> &residual, const optio
               const optional<Tensor> &weight, const optional<Tensor> &bias,
               const optional<Tensor> &mean, const optional<Tensor> &var,
               const optional<Tensor> &batches, double momentum, double eps, bool relu, bool again) {
-    norm_rest rest = {residual, count, weight, bias,  mean,     var,     batches,
-                      momentum, eps,   relu,   again, Tensor(), Tensor()};
+    norm_rest rest = {residual, count, weight, bias, mean,     var,     batches, momentum,
+                      eps,      relu,  again && at::GradMode::is_enabled(), Tensor(), Tensor()};
     Tensor y = norm_function::apply(input, residual, weight, bias, rest);
     return {std::move(y), std::move(rest.centre), std::move(rest.invstd)};
 }
@@ -282,6 +282,10 @@ struct join_function : Function<join_function> {
 };
 
 static Tensor join_autograd(const Tensor &first, const Tensor &second) {
+    if (!at::GradMode::is_enabled()) { // the parts' graph may be gone
+        const at::AutoDispatchBelowADInplaceOrView below;
+        return join_call(first, second);
+    }
     return join_function::apply(first, second);
 }
 
@@ -390,6 +394,11 @@ struct conv_rest {
     int64_t flags;
 };
 
+// Flags of a call: without gradients there is nothing to keep, nor to ask of a graph that may be gone.
+static int64_t kept_by(int64_t flags) {
+    return at::GradMode::is_enabled() ? flags : flags & ~flag_again;
+}
+
 // What a convolution keeps: five tensors, and the rows that it reads.
 static kept_rows conv_keep(const Variable &features, const Variable &weight,
                            const optional<Tensor> &bias, const conv_rest &r) {
@@ -461,7 +470,7 @@ static Tensor conv_autograd(const Tensor &features, const Tensor &weight,
                             const optional<Tensor> &back, const optional<Tensor> &pairs,
                             const Tensor &source_count, const Tensor &count, c10::SymInt rows,
                             IntArrayRef kernel, int64_t flags) {
-    const conv_rest rest = {map, back, pairs, source_count, count, rows, kernel, flags};
+    const conv_rest rest = {map, back, pairs, source_count, count, rows, kernel, kept_by(flags)};
     return conv_function::apply(features, weight, bias, rest);
 }
 
@@ -519,10 +528,10 @@ static Tensor conv_norm_autograd(const Tensor &features, const Tensor &weight,
                                  const optional<Tensor> &norm_bias, const optional<Tensor> &mean,
                                  const optional<Tensor> &var, const optional<Tensor> &batches,
                                  double momentum, double eps, bool relu, bool again) {
-    const conv_rest rest = {map, back, pairs, source_count, count, rows, kernel, flags};
+    const conv_rest rest = {map, back, pairs, source_count, count, rows, kernel, kept_by(flags)};
     const optional<Tensor> real = flags & flag_padded ? optional<Tensor>(count) : std::nullopt;
-    norm_rest norm = {residual, real, norm_weight, norm_bias, mean,     var,     batches,
-                      momentum, eps,  relu,        again,     Tensor(), Tensor()};
+    norm_rest norm = {residual, real, norm_weight, norm_bias, mean, var, batches, momentum,
+                      eps, relu, again && at::GradMode::is_enabled(), Tensor(), Tensor()};
     return conv_norm_function::apply(features, weight, bias, rest, residual, norm_weight, norm_bias,
                                      norm);
 }

@@ -15,17 +15,20 @@ eval_op = torch.ops.spira.norm_eval.default
 
 
 def is_plain(module):
-    """Whether calling a module does nothing but its forward."""
-    return not (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or
-                module._backward_pre_hooks or every._global_forward_hooks or
-                every._global_forward_pre_hooks or every._global_backward_hooks or
-                every._global_backward_pre_hooks)
+    """Whether calling a module does nothing but the forward function of its class."""
+    return has_no_hooks(module) and not (
+        every._global_forward_hooks or every._global_forward_pre_hooks or
+        every._global_backward_hooks or every._global_backward_pre_hooks)
 
 
 def are_plain(first, second):
-    """The same of two modules: so fast, because each layer asks."""
-    return is_plain(first) and not (second._forward_hooks or second._forward_pre_hooks or
-                                    second._backward_hooks or second._backward_pre_hooks)
+    """The same of two modules."""
+    return is_plain(first) and has_no_hooks(second)
+
+
+def has_no_hooks(module):
+    return not (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or
+                module._backward_pre_hooks or "forward" in module.__dict__)
 
 
 def state(norm, count):
