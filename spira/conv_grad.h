@@ -19,6 +19,9 @@
 // out_grad is the gradient of the sums: where a layer has a batch norm or an activation, apply
 // their gradients first; gate_grad (gate.cuh) has those of activations. The gradient of the layer's
 // residual is out_grad itself.
+//
+// The gradients share nothing that they write: they may run side by side, each on a stream of its
+// own and with scratch of its own. The same bits.
 #ifndef SPIRA_CONV_GRAD_H
 #define SPIRA_CONV_GRAD_H
 

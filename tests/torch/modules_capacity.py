@@ -299,5 +299,69 @@ def test_a_training_step_in_a_graph():
     raises(ValueError, "duplicate", x.check)
 
 
+class Mixed(nn.Module):
+    """What SpUNet lacks: biases, groups, weights in PyTorch's order, and a layer of one reader."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = spconv.SubMConv3d(4, 96, 3, bias=True, indice_key="a")
+        self.grouped = spconv.SubMConv3d(96, 96, 3, bias=True, groups=4, indice_key="a")
+        self.point = spconv.SubMConv3d(96, 160, 1, bias=True)
+        self.down = spconv.SparseConv3d(160, 64, 2, stride=2, bias=True, indice_key="b")
+        self.up = spconv.SparseInverseConv3d(64, 5, 2, indice_key="b", bias=True)
+        spconv.contiguous_weights(self.point)
+
+    def forward(self, x):
+        for layer in (self.first, self.grouped, self.point, self.down, self.up):
+            x = layer(x)
+        return x.features
+
+
+def wide_spunet():
+    """Channels as Hopper's kernels take them."""
+    from spunet import SpUNet
+    return SpUNet(4, 5, base_channels=32, channels=(32, 96, 128, 96), blocks=(1, 2, 1, 1),
+                  library=spconv)
+
+
+def test_gradients_of_a_graph():
+    """In a graph a layer's two gradients run side by side: each replay has the bits of ordinary
+    code, whatever the backward pass makes again."""
+    if DEVICE == "cpu":
+        raise cases.Skip("needs a GPU")
+    shape, capacity = (96, 80, 64), 22000
+    scene = Scene(shape, rows=20000)
+    f, i, count = spconv.pad(scene.features.float().cuda(), scene.indices.cuda(), capacity)
+    f.requires_grad_()
+    slope = torch.randn(capacity, 5, device="cuda")
+    for make, recompute, kind in ((wide_spunet, 2, torch.float16), (wide_spunet, 0, torch.bfloat16),
+                                  (Mixed, 2, torch.float16), (Mixed, 2, torch.float32)):
+        net = spconv.convert_batchnorm(make().cuda())
+        leaves = [f, *net.parameters()]
+
+        def gradients():
+            x = spconv.SparseConvTensor(f, i, list(shape), 2, count=count)
+            with torch.autocast("cuda", kind, enabled=kind != torch.float32):
+                y = net(x)
+            return torch.autograd.grad((y.float() * slope).sum(), leaves)
+
+        with cases.recompute(recompute):
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                expected = [g.clone() for g in gradients()]
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                found = gradients()
+        names = ["features", *(name for name, _ in net.named_parameters())]
+        for _ in range(5):
+            for g in found:
+                g.fill_(torch.nan)
+            graph.replay()
+            for name, g, e in zip(names, found, expected):
+                assert torch.equal(g, e), f"{make.__name__}, {kind}: {name}"
+
+
 if __name__ == "__main__":
     cases.run(globals())

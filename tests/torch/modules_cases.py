@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 # tests/torch/modules_cases.py: scenes, networks and checks that the tests of modules share.
+import contextlib
 import os
 import sys
 import traceback
@@ -61,6 +62,16 @@ def raises(kind, text, call):
         assert text in str(error), f"{text!r} is not in {str(error)!r}"
         return
     raise AssertionError(f"nothing raised; {kind.__name__} with {text!r} expected")
+
+
+@contextlib.contextmanager
+def recompute(value):
+    import spira.layers
+    before, spira.layers.recompute = spira.layers.recompute, value
+    try:
+        yield
+    finally:
+        spira.layers.recompute = before
 
 
 # ---- scenes -------------------------------------------------------------------------------------

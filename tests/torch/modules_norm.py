@@ -493,15 +493,6 @@ def fused_in_eval(conv, norm, x):
 
 # ---- rows that are made again -------------------------------------------------------------------
 
-@contextlib.contextmanager
-def recompute(value):
-    before, spira.layers.recompute = spira.layers.recompute, value
-    try:
-        yield
-    finally:
-        spira.layers.recompute = before
-
-
 def gradients(net, scene, again, kind, padding):
     """Gradients of a step, and the bytes that its forward pass left behind."""
     net.zero_grad(set_to_none=True)
@@ -511,7 +502,7 @@ def gradients(net, scene, again, kind, padding):
                                 count=count.to(DEVICE) if padding else None)
     leaf = x.features.requires_grad_()
     x.coordinates()
-    with recompute(again), torch.profiler.profile(profile_memory=True) as seen:
+    with cases.recompute(again), torch.profiler.profile(profile_memory=True) as seen:
         with torch.autocast(DEVICE, kind, enabled=kind is not None):
             y = net(x)
     what = "self_cpu_memory_usage" if DEVICE == "cpu" else "self_device_memory_usage"
@@ -537,7 +528,7 @@ def test_rows_that_were_changed_are_kept():
                                                spconv.SubMConv3d(8, 8, 3)))
     found = []
     for again in range(3):
-        with recompute(again):
+        with cases.recompute(again):
             x, leaf = scene.tensor(spconv)
             y = spconv.norm_relu(norm, conv(x))
             with torch.no_grad():

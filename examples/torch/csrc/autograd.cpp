@@ -3,6 +3,7 @@
 //
 // In C++, so that a layer costs no Python in the backward pass. Each function calls the operators
 // through the dispatcher; torch.compile sees them there.
+#include "fork.h"
 #include "ops.h"
 
 #include <ATen/SavedTensorHooks.h>
@@ -171,9 +172,8 @@ static Tensor norm_run(AutogradContext *ctx, const Tensor &input, norm_rest &r,
     const bool is_sum =
         r.again && r.relu && residual && !is_private && keep_if_norm(*r.residual, &of_residual);
     Tensor y;
-    std::tie(y, r.centre, r.invstd) =
-        op.call(input, r.residual, r.count, r.weight, r.bias, r.mean, r.var, r.batches, r.momentum,
-                r.eps, r.relu, r.again);
+    std::tie(y, r.centre, r.invstd) = op.call(input, r.residual, r.count, r.weight, r.bias, r.mean,
+                                              r.var, r.batches, r.momentum, r.eps, r.relu, r.again);
     for (const optional<Tensor> *changed : {&r.mean, &r.var, &r.batches}) {
         if (*changed) {
             torch::autograd::increment_version(**changed);
@@ -242,8 +242,19 @@ norm_autograd(const Tensor &input, const optional<Tensor> &residual, const optio
               const optional<Tensor> &weight, const optional<Tensor> &bias,
               const optional<Tensor> &mean, const optional<Tensor> &var,
               const optional<Tensor> &batches, double momentum, double eps, bool relu, bool again) {
-    norm_rest rest = {residual, count, weight, bias, mean,     var,     batches, momentum,
-                      eps,      relu,  again && at::GradMode::is_enabled(), Tensor(), Tensor()};
+    norm_rest rest = {residual,
+                      count,
+                      weight,
+                      bias,
+                      mean,
+                      var,
+                      batches,
+                      momentum,
+                      eps,
+                      relu,
+                      again && at::GradMode::is_enabled(),
+                      Tensor(),
+                      Tensor()};
     Tensor y = norm_function::apply(input, residual, weight, bias, rest);
     return {std::move(y), std::move(rest.centre), std::move(rest.invstd)};
 }
@@ -394,7 +405,8 @@ struct conv_rest {
     int64_t flags;
 };
 
-// Flags of a call: without gradients there is nothing to keep, nor to ask of a graph that may be gone.
+// Flags of a call: without gradients there is nothing to keep, nor to ask of a graph that may be
+// gone.
 static int64_t kept_by(int64_t flags) {
     return at::GradMode::is_enabled() ? flags : flags & ~flag_again;
 }
@@ -432,12 +444,26 @@ static variable_list conv_gradients(const Tensor &grad, const Variable *s,
     if ((ints[conv_flags] & conv_counts_rows) && !torch::autograd::AnomalyMode::is_enabled()) {
         flags &= ~flag_padded; // anomaly detection would find what lies there
     }
-    const Variable *first = s + 5;
-    const int64_t *step = ints.data() + conv_how;
-    const Tensor rows = made_again(first, step);
-    auto [features, weight, added] =
-        op.call(grad, rows, s[0], maybe(s[1]), maybe(s[2]), s[3], s[4],
-                IntArrayRef(ints.data() + conv_kernel, kernel_ints), flags, wanted);
+    Tensor rows, features, weight, added, none;
+    const auto run = [&](std::array<bool, 3> of) {
+        return op.call(grad, rows, s[0], maybe(s[1]), maybe(s[2]), s[3], s[4],
+                       IntArrayRef(ints.data() + conv_kernel, kernel_ints), flags, of);
+    };
+    const auto again = [&] {
+        const Variable *first = s + 5;
+        const int64_t *step = ints.data() + conv_how;
+        rows = made_again(first, step);
+    };
+    // Only the weight gradient reads the rows; the input gradient takes their size.
+    const auto of_weight = [&] {
+        again();
+        std::tie(none, weight, added) = run({false, true, wanted[2]});
+    };
+    const auto of_input = [&] { std::tie(features, none, none) = run({true, false, false}); };
+    if (!wanted[0] || !wanted[1] || !run_beside(grad, of_weight, of_input)) {
+        again();
+        std::tie(features, weight, added) = run(wanted);
+    }
     return {wanted[0] ? std::move(features) : Variable(),
             wanted[1] ? std::move(weight) : Variable(),
             wanted[2] ? as_type(added, (at::ScalarType)ints[conv_bias_type]) : Variable()};
@@ -508,8 +534,8 @@ variable_list conv_norm_function::backward(AutogradContext *ctx, const variable_
     const int64_t how = norm_how(ctx);
     const std::array<bool, 3> wanted = conv_wanted(ctx, ints);
     const bool any = wanted[0] || wanted[1] || wanted[2];
-    const bool residual = (how & norm_has_residual) &&
-                          ctx->needs_input_grad(ints[conv_bias_type] < 0 ? 2 : 3);
+    const bool residual =
+        (how & norm_has_residual) && ctx->needs_input_grad(ints[conv_bias_type] < 0 ? 2 : 3);
     return only_once(s, grad, [&]() -> variable_list {
         const variable_list n = norm_gradients(how, grad[0], s, residual);
         const variable_list c =
@@ -518,20 +544,28 @@ variable_list conv_norm_function::backward(AutogradContext *ctx, const variable_
     });
 }
 
-static Tensor conv_norm_autograd(const Tensor &features, const Tensor &weight,
-                                 const optional<Tensor> &bias, const optional<Tensor> &map,
-                                 const optional<Tensor> &back, const optional<Tensor> &pairs,
-                                 const Tensor &source_count, const Tensor &count, c10::SymInt rows,
-                                 IntArrayRef kernel, int64_t flags,
-                                 const optional<Tensor> &residual,
-                                 const optional<Tensor> &norm_weight,
-                                 const optional<Tensor> &norm_bias, const optional<Tensor> &mean,
-                                 const optional<Tensor> &var, const optional<Tensor> &batches,
-                                 double momentum, double eps, bool relu, bool again) {
+static Tensor conv_norm_autograd(
+    const Tensor &features, const Tensor &weight, const optional<Tensor> &bias,
+    const optional<Tensor> &map, const optional<Tensor> &back, const optional<Tensor> &pairs,
+    const Tensor &source_count, const Tensor &count, c10::SymInt rows, IntArrayRef kernel,
+    int64_t flags, const optional<Tensor> &residual, const optional<Tensor> &norm_weight,
+    const optional<Tensor> &norm_bias, const optional<Tensor> &mean, const optional<Tensor> &var,
+    const optional<Tensor> &batches, double momentum, double eps, bool relu, bool again) {
     const conv_rest rest = {map, back, pairs, source_count, count, rows, kernel, kept_by(flags)};
     const optional<Tensor> real = flags & flag_padded ? optional<Tensor>(count) : std::nullopt;
-    norm_rest norm = {residual, real, norm_weight, norm_bias, mean, var, batches, momentum,
-                      eps, relu, again && at::GradMode::is_enabled(), Tensor(), Tensor()};
+    norm_rest norm = {residual,
+                      real,
+                      norm_weight,
+                      norm_bias,
+                      mean,
+                      var,
+                      batches,
+                      momentum,
+                      eps,
+                      relu,
+                      again && at::GradMode::is_enabled(),
+                      Tensor(),
+                      Tensor()};
     return conv_norm_function::apply(features, weight, bias, rest, residual, norm_weight, norm_bias,
                                      norm);
 }
