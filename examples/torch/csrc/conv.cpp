@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 | Copyright 2026 the spira authors
 // examples/torch/csrc/conv.cpp: convolution and its gradients, on both devices.
+#include "fork.h"
 #include "ops.h"
 #include "scope.h"
 
@@ -109,6 +110,7 @@ static Tensor weight_grad_new(const layer &l, const Tensor &weight, bool ordered
     if (!ordered) {
         return empty_like(weight, at::kFloat, {l.kernel.volume, l.weight_cin(), l.shape.cout});
     }
+    const fork_results outlives;
     const std::array<int64_t, 5> strides = weight_strides(weight);
     return empty_strided_like(weight, at::kFloat, weight.sizes(),
                               IntArrayRef(strides.data(), (size_t)weight.dim()));

@@ -10,6 +10,8 @@
 
 namespace spira_torch {
 
+thread_local const stream_fork *stream_fork::now;
+
 // Not of PyTorch's pool: whoever else uses a stream of it would be captured as well. Making a
 // stream is no work of the graph, but a capture of other threads, too, forbids it by default.
 static c10::cuda::CUDAStream stream_new(c10::DeviceIndex device) {

@@ -43,18 +43,21 @@ inline void stream_wait(const c10::cuda::CUDAStream &later, const c10::cuda::CUD
 //
 // Memory is safe without record_stream. What the second stream allocates, it hands out again only
 // to itself, and each of its later uses is behind a fork, so behind all that the first stream was
-// given before. What the first stream allocates and the second reads must live until the join.
+// given before. What the first stream allocates and the second uses must live until the join.
 struct stream_fork {
     const c10::cuda::CUDAStream first, second;
+    static thread_local const stream_fork *now; // or null
 
     explicit stream_fork(c10::DeviceIndex device)
         : first(c10::cuda::getCurrentCUDAStream(device)), second(second_stream(first)) {
         stream_wait(second, first);
+        now = this;
     }
     stream_fork(const stream_fork &) = delete;
     stream_fork &operator=(const stream_fork &) = delete;
     // Joins also if an error passes: whoever ends the capture would see another error instead.
     ~stream_fork() {
+        now = nullptr;
         try {
             stream_wait(first, second);
         } catch (const c10::Error &) { // the end of the capture returns it
@@ -63,6 +66,22 @@ struct stream_fork {
 };
 
 #endif
+
+// In its scope `beside` of run_beside allocates on the first stream: results that outlive the join,
+// since that stream has memory of activations that are freed. Not for what is freed earlier.
+struct fork_results {
+#ifdef SPIRA_TORCH_CUDA
+    c10::cuda::OptionalCUDAStreamGuard guard;
+
+    fork_results() {
+        if (stream_fork::now) {
+            guard.reset_stream(stream_fork::now->first);
+        }
+    }
+#else
+    fork_results() {}
+#endif
+};
 
 // Runs `beside` and `body`, which are independent, on two streams: `body` on the current one. What
 // `beside` reads must outlive the call. Returns false and runs neither if no capture is on.
