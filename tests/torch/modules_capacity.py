@@ -363,5 +363,37 @@ def test_gradients_of_a_graph():
                 assert torch.equal(g, e), f"{make.__name__}, {kind}: {name}"
 
 
+def test_an_error_in_a_graph():
+    """While two streams are captured, an error is the one that is raised; later calls work."""
+    if DEVICE == "cpu":
+        raise cases.Skip("needs a GPU")
+    scene = Scene((40, 30, 20), rows=500)
+    f, i, count = spconv.pad(scene.features.float().cuda(), scene.indices.cuda(), 600)
+    f.requires_grad_()
+    net = Mixed().cuda()
+    total = torch.cuda.get_device_properties(0).total_memory
+
+    def step(limited):
+        y = net(spconv.SparseConvTensor(f, i, [40, 30, 20], 2, count=count))
+        if limited: # the second stream has no memory of its own yet
+            torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total)
+        return torch.autograd.grad(y.sum(), [f, *net.parameters()])
+
+    def capture(limited):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = step(limited)
+        return graph, found
+
+    step(False)
+    try:
+        raises(torch.OutOfMemoryError, "memory", lambda: capture(True))
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    graph, found = capture(False)
+    graph.replay()
+    assert torch.equal(found[0], step(False)[0])
+
+
 if __name__ == "__main__":
     cases.run(globals())
