@@ -31,8 +31,8 @@ inline bool is_captured(const Tensor &t) {
 // The second stream of another one; kept until the process ends (fork.cpp).
 c10::cuda::CUDAStream second_stream(const c10::cuda::CUDAStream &first);
 
-// What `later` gets from now on runs behind what `earlier` has got. An event of a capture may be
-// destroyed at once: the graph keeps the dependency alone.
+// `later` waits for all that `earlier` has got. The event may be destroyed at once: a graph keeps
+// the dependency, not the event.
 inline void stream_wait(const c10::cuda::CUDAStream &later, const c10::cuda::CUDAStream &earlier) {
     at::cuda::CUDAEvent event;
     event.record(earlier);
@@ -41,9 +41,9 @@ inline void stream_wait(const c10::cuda::CUDAStream &later, const c10::cuda::CUD
 
 // A second stream from here to the end of the scope.
 //
-// Memory is safe without record_stream. What the second stream allocates, it hands out again only
-// to itself, and each of its later uses is behind a fork, so behind all that the first stream was
-// given before. What the first stream allocates and the second uses must live until the join.
+// Memory is safe without record_stream. What the second stream allocates goes back to that stream,
+// and each of its later uses is behind a fork, hence behind all that the first stream has got until
+// then. What the first stream allocates and the second one uses must live until the join.
 struct stream_fork {
     const c10::cuda::CUDAStream first, second;
     static thread_local const stream_fork *now; // or null
@@ -55,20 +55,21 @@ struct stream_fork {
     }
     stream_fork(const stream_fork &) = delete;
     stream_fork &operator=(const stream_fork &) = delete;
-    // Joins also if an error passes: whoever ends the capture would see another error instead.
+    // Joins also while an error passes: without a join, the end of the capture raises another one.
     ~stream_fork() {
         now = nullptr;
         try {
             stream_wait(first, second);
-        } catch (const c10::Error &) { // the end of the capture returns it
+        } catch (const c10::Error &) { // the end of the capture raises it
         }
     }
 };
 
 #endif
 
-// In its scope `beside` of run_beside allocates on the first stream: results that outlive the join,
-// since that stream has memory of activations that are freed. Not for what is freed earlier.
+// In its scope `beside` of run_beside allocates on the first stream: results that outlive the join.
+// The first stream has the memory of activations that are no longer needed. `beside` is called
+// before `body`, so it gets nothing that `body` has freed.
 struct fork_results {
 #ifdef SPIRA_TORCH_CUDA
     c10::cuda::OptionalCUDAStreamGuard guard;
@@ -83,8 +84,8 @@ struct fork_results {
 #endif
 };
 
-// Runs `beside` and `body`, which are independent, on two streams: `body` on the current one. What
-// `beside` reads must outlive the call. Returns false and runs neither if no capture is on.
+// Calls `beside` on a second stream, then `body` on the current one; they must be independent. What
+// `beside` reads must outlive the call. Without a capture it calls neither and returns false.
 template <typename A, typename B>
 bool run_beside([[maybe_unused]] const Tensor &like, [[maybe_unused]] const A &beside,
                 [[maybe_unused]] const B &body) {
