@@ -242,19 +242,9 @@ norm_autograd(const Tensor &input, const optional<Tensor> &residual, const optio
               const optional<Tensor> &weight, const optional<Tensor> &bias,
               const optional<Tensor> &mean, const optional<Tensor> &var,
               const optional<Tensor> &batches, double momentum, double eps, bool relu, bool again) {
-    norm_rest rest = {residual,
-                      count,
-                      weight,
-                      bias,
-                      mean,
-                      var,
-                      batches,
-                      momentum,
-                      eps,
-                      relu,
-                      again && at::GradMode::is_enabled(),
-                      Tensor(),
-                      Tensor()};
+    const bool keeps = again && at::GradMode::is_enabled();
+    norm_rest rest = {residual, count, weight, bias,  mean,     var,     batches,
+                      momentum, eps,   relu,   keeps, Tensor(), Tensor()};
     Tensor y = norm_function::apply(input, residual, weight, bias, rest);
     return {std::move(y), std::move(rest.centre), std::move(rest.invstd)};
 }
@@ -553,19 +543,9 @@ static Tensor conv_norm_autograd(
     const optional<Tensor> &batches, double momentum, double eps, bool relu, bool again) {
     const conv_rest rest = {map, back, pairs, source_count, count, rows, kernel, kept_by(flags)};
     const optional<Tensor> real = flags & flag_padded ? optional<Tensor>(count) : std::nullopt;
-    norm_rest norm = {residual,
-                      real,
-                      norm_weight,
-                      norm_bias,
-                      mean,
-                      var,
-                      batches,
-                      momentum,
-                      eps,
-                      relu,
-                      again && at::GradMode::is_enabled(),
-                      Tensor(),
-                      Tensor()};
+    const bool keeps = again && at::GradMode::is_enabled();
+    norm_rest norm = {residual, real, norm_weight, norm_bias, mean,     var,     batches,
+                      momentum, eps,  relu,        keeps,     Tensor(), Tensor()};
     return conv_norm_function::apply(features, weight, bias, rest, residual, norm_weight, norm_bias,
                                      norm);
 }
