@@ -97,6 +97,7 @@ SPIRA_API status conv_slices(const device_info *gpu, const conv_group_shape *sha
     a.shape = conv_slices_shape(*shape);
     a.pitch_in = args->pitch_in ? args->pitch_in : shape->cin;
     a.pitch_out = args->pitch_out ? args->pitch_out : shape->cout;
+    SPIRA_TRY(conv_check_pitch(&a, shape->cin, shape->cout)); // conv_check: of a group's channels
     const size_t element = (size_t)numeric_size(shape->type);
     const size_t in = element * (size_t)a.shape.cin, out = element * (size_t)a.shape.cout;
     for (int g = 0; g < shape->groups; ++g) {

@@ -70,17 +70,18 @@ SPIRA_API status conv_check_formats(const conv_args *a) {
     return status_success();
 }
 
-SPIRA_API status conv_check_pitch(const conv_args *a) {
+// Pitches that are given: of rows of cin and cout channels at least, and of 2 GiB at most, as
+// kernels count their bytes.
+SPIRA_API status conv_check_pitch(const conv_args *a, int cin, int cout) {
     if (!a->pitch_in && !a->pitch_out) {
         return status_success();
     }
-    const conv_shape &s = a->shape;
-    SPIRA_REQUIRE(s.type != numeric_i8 && !a->quantisation.mixed, status_unsupported,
+    const numeric type = a->shape.type;
+    SPIRA_REQUIRE(type != numeric_i8 && !a->quantisation.mixed, status_unsupported,
                   "pitch_in, pitch_out (of an int8 or mixed layer)", 0);
-    SPIRA_REQUIRE(!a->pitch_in || a->pitch_in >= s.cin, status_bad_size, "pitch_in", a->pitch_in);
-    SPIRA_REQUIRE(!a->pitch_out || a->pitch_out >= s.cout, status_bad_size, "pitch_out",
-                  a->pitch_out);
-    return status_success();
+    const int64_t most = INT32_MAX / numeric_size(type);
+    SPIRA_TRY(size_check(a->pitch_in ? a->pitch_in : cin, cin, most, "pitch_in"));
+    return size_check(a->pitch_out ? a->pitch_out : cout, cout, most, "pitch_out");
 }
 
 SPIRA_API status conv_check(const device_info *gpu, const conv_args *a) {
@@ -103,7 +104,7 @@ SPIRA_API status conv_check(const device_info *gpu, const conv_args *a) {
     SPIRA_REQUIRE(a->out != a->in && (!a->shape.cin2 || a->out != a->in2) && a->out != a->sums,
                   status_unsupported, "out (overlaps an input)", 0);
     SPIRA_TRY(conv_check_map(gpu, a));
-    SPIRA_TRY(conv_check_pitch(a));
+    SPIRA_TRY(conv_check_pitch(a, a->shape.cin, a->shape.cout));
     return a->shortcut ? conv_check_shortcut(gpu, a) : status_success();
 }
 
