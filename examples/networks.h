@@ -140,11 +140,13 @@ SPIRA_API void network_weights(const spira::net_plan *plan, uint32_t seed, float
         spira::net_params at = spira::net_params_of(plan, i);
         float terms = (float)(s->cin + s->cin2) * (1.0f + 0.5f * (float)(s->volume - 1));
         float reach = sqrtf(6.0f / terms);
-        for (int64_t p = at.weight; at.weight >= 0 && p < at.vectors; ++p) {
+        const int64_t weights = at.weight < 0 ? 0 : spira::conv_products(s) * s->cout;
+        const int64_t rest = at.weight < 0 ? at.vectors : at.weight + weights;
+        for (int64_t p = at.weight; p < at.weight + weights; ++p) {
             params[p] = reach * (2.0f * network_random(seed, (uint64_t)(p - steps)) - 1.0f);
         }
         const int64_t end = at.step < 0 ? at.end : at.step;
-        for (int64_t p = at.vectors; p < end; ++p) {
+        for (int64_t p = rest; p < end; ++p) {
             float r = network_random(seed, (uint64_t)(p - steps));
             params[p] = p < at.shift ? 0.5f + 0.4f * r : 0.2f * r - 0.1f;
         }

@@ -125,8 +125,8 @@ SPIRA_API status net_load_layer(const net_plan *p, int layer, const net_load_arg
 
 // Packs a network's parameters for the GPU, once.
 //
-// outputs  args->loaded. Another plan of the same table, type and GPU model can run with it if it
-//          fuses the same shortcuts (net_step.fused_into); args->trouble
+// outputs  args->loaded. Another plan of the same table, type and GPU model, of any capacities, can
+//          run with it if it fuses the same shortcuts (net_step.fused_into); args->trouble
 // errors   null pointers, alignment, bytes; a plan of the host, of another GPU model or type
 // Asynchronous.
 template <numeric format = numeric_any>

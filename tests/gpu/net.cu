@@ -71,6 +71,32 @@ DEVICE_TEST(gpu_net_sliced_groups) {
     check_network<uint64_t>(&n, numeric_f16, 150, 200, 25);
 }
 
+// Plans of few and of many voxels, whose grouped layers are computed in other ways, run with the
+// parameters that either has loaded.
+DEVICE_TEST(gpu_net_loaded_by_other_capacities) {
+    network n;
+    network_named("sliced", &n);
+    device_net<uint32_t> d[2];
+    result<uint32_t> own[2];
+    for (int i = 0; i < 2; ++i) {
+        const net_limits limits = limits_make(&n, numeric_f16, i ? conv_slices_rows : 300, true);
+        d[i] = device_net_make<uint32_t>(&n, &limits);
+        const frame f = frame_make<uint32_t>(26, &d[i].plan->layout, 200, n.input_channels);
+        own[i] = device_net_result(&d[i], &f);
+    }
+    REQUIRE(CHECK_EQUAL(d[0].plan->loaded_bytes, d[1].plan->loaded_bytes));
+    CHECK(d[0].params == d[1].params);
+    for (int i = 0; i < 2; ++i) {
+        net_run_args<uint32_t> run = device_net_args(&d[i]);
+        run.loaded = d[1 - i].loaded;
+        device_net_forget(&d[i], 0xff);
+        CHECK_OK(device_net_voxelize(&d[i], nullptr));
+        CHECK_OK(net32.net_run(gpu(), d[i].plan.get(), &run, nullptr));
+        CHECK_EQUAL(difference(result_fetch(&d[i]), own[i], false), "");
+    }
+    guarded_finish();
+}
+
 // Layers of fp32 and of tf32 read each other.
 DEVICE_TEST(gpu_net_formats_of_layers) {
     for (numeric type : {numeric_tf32, numeric_f32}) {

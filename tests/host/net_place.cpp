@@ -239,7 +239,7 @@ TEST(net_places_never_overlap) {
 }
 
 // Grouped layers read the ordered layout where a convolution for each group is faster, else the map
-// itself; then their weights are not packed.
+// itself. Parameters have the same places.
 TEST(net_grouped_layers_choose_a_map) {
     network n;
     tables::network_sliced(&n);
@@ -255,10 +255,10 @@ TEST(net_grouped_layers_choose_a_map) {
             for (int i : {two, few, down, up}) {
                 const net_map *m = &plan.map[plan.step[i].map];
                 const net_params at = net_params_of(&plan, i);
-                const bool sliced = i == few ? all : many, shared = i == two || i == few;
+                const bool shared = i == two || i == few;
                 CHECK_EQUAL(m->kept, shared ? !all : !many); // `few` reads the map of `two`
                 CHECK_EQUAL(m->ordered, many || (device && shared));
-                CHECK_EQUAL(at.vectors > at.weight, sliced);
+                CHECK_EQUAL(at.vectors, at.weight);
             }
         }
     }

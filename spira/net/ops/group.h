@@ -46,20 +46,29 @@ SPIRA_API conv_group_shape net_group_shape(const net_plan *p, int i) {
     return {step->shape.volume, groups, step->shape.cin * groups, step->shape.cout, step->type};
 }
 
-// Whether conv_slices computes the layer, on the GPU. It follows from the table alone: which form
-// of a map a layer reads is decided before the GPU is known.
+// Whether conv_slices computes the layer, on the GPU, in a set of this capacity. It follows from
+// the table alone: which form of a map a layer reads is decided before the GPU is known.
+SPIRA_API bool net_group_slices(const net_plan *p, int i, int32_t capacity) {
+    return p->device && conv_slices_pay(net_group_shape(p, i), capacity);
+}
+
 SPIRA_API bool net_group_sliced(const net_plan *p, int i) {
-    return p->device && conv_slices_pay(net_group_shape(p, i), p->set[p->step[i].set].capacity);
+    return net_group_slices(p, i, p->set[p->step[i].set].capacity);
+}
+
+// Whether the weights are packed. Whatever the capacity: plans of others share loaded parameters.
+SPIRA_API bool net_group_packed(const net_plan *p, int i) {
+    return net_group_slices(p, i, INT32_MAX);
 }
 
 SPIRA_API bool net_op_lists(net_op_group, const net_plan *p, int i) {
     return !net_group_sliced(p, i);
 }
 
-// As of a convolution. Weights that are not packed are vectors, too.
+// As of a convolution, but that the weights are vectors, too: conv_group reads them as they are.
 SPIRA_API net_params net_op_params(net_op_group, const net_plan *p, int i) {
     net_params at = net_op_params(net_op_conv(), p, i);
-    at.vectors = net_group_sliced(p, i) ? at.vectors : at.weight;
+    at.vectors = at.weight;
     return at;
 }
 
