@@ -19,6 +19,8 @@
 
 #include "../status.cuh"
 
+#include <type_traits>
+
 #ifdef SPIRA_NVTX
 #include <nvtx3/nvToolsExt.h>
 #endif
@@ -74,8 +76,10 @@ struct launch_config {
     bool cooperative = false;  // thread blocks wait for one another: all fit at a time, or an error
 };
 
-// With SPIRA_NVTX, profilers see a range of this name around each launch.
-template <typename... P, typename... A>
+// With SPIRA_NVTX, profilers see a range of this name around each launch. Arguments are converted
+// as those of any function are: a pointer to another type is refused.
+template <typename... P, typename... A,
+          typename = std::enable_if_t<(std::is_convertible<const A &, P>::value && ...)>>
 SPIRA_API status kernel_launch(void (*kernel)(P...), const launch_config &as,
                                const A &...arguments) {
     cudaLaunchAttribute attribute[3] = {};
@@ -104,7 +108,7 @@ SPIRA_API status kernel_launch(void (*kernel)(P...), const launch_config &as,
 #ifdef SPIRA_NVTX
     nvtxRangePushA(as.subject);
 #endif
-    const cudaError_t error = cudaLaunchKernelEx(&config, kernel, P(arguments)...);
+    const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
 #ifdef SPIRA_NVTX
     nvtxRangePop();
 #endif

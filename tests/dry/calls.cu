@@ -837,6 +837,7 @@ NETWORK(mixed);
 NETWORK(gated);
 NETWORK(grown);
 NETWORK(grouped);
+NETWORK(sliced);
 NETWORK(pooled);
 NETWORK(fine);
 #undef NETWORK
@@ -893,6 +894,27 @@ status run_net_run_side(const launch_on &on) {
 }
 
 } // namespace
+
+// ---- arguments of kernels -----------------------------------------------------------------------
+
+static void kernel_of_integers(const int32_t *, int64_t) {}
+
+template <typename... A>
+static auto launches(int, A... a)
+    -> decltype(kernel_launch(kernel_of_integers, launch_config(), a...), true);
+template <typename... A>
+static char launches(long, A...);
+
+// A launch converts arguments as a call does, and no pointer to another type.
+template <typename... A>
+constexpr bool launch_takes = sizeof launches(0, A()...) == sizeof(bool) &&
+                              std::is_same<decltype(launches(0, A()...)), bool>::value;
+static_assert(launch_takes<const int32_t *, int64_t> && launch_takes<int32_t *, int> &&
+                  launch_takes<std::nullptr_t, bool>,
+              "what a call would take");
+static_assert(!launch_takes<const float *, int64_t> && !launch_takes<const int32_t *, float *> &&
+                  !launch_takes<const int32_t *>,
+              "what it would not take");
 
 // ---- all of them --------------------------------------------------------------------------------
 
@@ -1008,6 +1030,7 @@ const launch_case launch_cases[] = {
     {"dense_grad", run_dense_grad},
     {"net_load", run_net_load<net_mixed, false>},
     {"net_load, int8", run_net_load<net_everything, true>},
+    {"net_load, sliced", run_net_load<net_sliced, false>},
     {"net_index", run_net_index<net_mixed>},
     {"net_layer_run", run_net_layer_run<net_grown>},
     {"net_run, encoder", run_net_run<net_encoder, false>},
@@ -1018,6 +1041,7 @@ const launch_case launch_cases[] = {
     {"net_run, gated", run_net_run<net_gated, false>},
     {"net_run, grown", run_net_run<net_grown, false>},
     {"net_run, grouped", run_net_run<net_grouped, false>},
+    {"net_run, sliced", run_net_run<net_sliced, false>},
     {"net_run, pooled", run_net_run<net_pooled, false>},
     {"net_run, two streams", run_net_run_side<net_mixed>, launch_branches},
 };
