@@ -24,9 +24,9 @@
 
 namespace spira {
 
-// A new activation has its line here, its formula in activation_apply, and its slope and steepness.
-// The kernels need nothing else (conv/linear leaves it to others). Bounds come first:
-// activation_is_bound.
+// A new activation has its line here, its formula in activation_apply, its slope and steepness, and
+// a line in conv_activate_curved_4 of conv/epilogue.cuh. The kernels need nothing else (conv/linear
+// leaves it to others). Bounds come first: activation_is_bound.
 enum activation : int {
     activation_none,
     activation_relu,

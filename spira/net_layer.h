@@ -96,7 +96,8 @@ struct net_layer {
     net_rule rule;
     // net_rule_expand: in voxels of the source. net_rule_generate: in voxels of the output; a grid
     // of extent n (limits.grid) becomes one of (n - 1) * stride - 2 * padding + (size - 1) *
-    // dilation + 1, from origin - first + padding on, and outputs beyond it are dropped
+    // dilation + 1. It begins kernel_first(size) * dilation + padding voxels of the output from the
+    // source's origin, and outputs beyond it are dropped
     triple padding;
     // Convolutions, grouped ones too, and norms.
     bool norm;           // folded batch norm, or gain: scale [channels] and shift [channels]

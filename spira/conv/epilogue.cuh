@@ -50,6 +50,7 @@ SPIRA_DEVICE float4 conv_activate_as(float4 x) {
 
 [[maybe_unused]] static __device__ __noinline__ float4 conv_activate_curved_4(float4 x,
                                                                               activation act) {
+    static_assert(activation_count == activation_gelu_tanh + 1, "one that is not listed here");
     return act == activation_silu   ? conv_activate_as<activation_silu>(x)
            : act == activation_gelu ? conv_activate_as<activation_gelu>(x)
                                     : conv_activate_as<activation_gelu_tanh>(x);

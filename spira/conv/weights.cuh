@@ -103,12 +103,12 @@ SPIRA_BOTH int conv_slice_channel_groups(int cout) {
     return cout <= 16 ? 2 : 4;
 }
 
-SPIRA_BOTH int conv_slices(int cout) {
+SPIRA_BOTH int conv_channel_slices(int cout) {
     return (int)ceil_div(cout, 8 * conv_slice_channel_groups(cout));
 }
 
 SPIRA_BOTH int conv_channel_groups(int cout) {
-    return conv_slices(cout) * conv_slice_channel_groups(cout);
+    return conv_channel_slices(cout) * conv_slice_channel_groups(cout);
 }
 
 // Packed weights [volume, chunks, conv_channel_groups, 32 lanes] of 16 bytes: the lane's operand of

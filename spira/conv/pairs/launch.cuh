@@ -146,7 +146,8 @@ SPIRA_API auto pairs_kernel_for(bool wide) -> void (*)(pairs_params) {
 template <typename E>
 SPIRA_API status pairs_run_tensor(const device_info *gpu, pairs_params p, cudaStream_t stream) {
     const bool wide = p.conv.cin2 == 0 && p.conv.wide_in, deep = p.conv.chunks > pairs_near_chunks;
-    const int slices = conv_slices(p.conv.cout), groups = conv_slice_channel_groups(p.conv.cout);
+    const int slices = conv_channel_slices(p.conv.cout);
+    const int groups = conv_slice_channel_groups(p.conv.cout);
     p.slices = (int)ceil_div(slices, ceil_div(slices, 4));
     p.slice_warps = pairs_warps / p.slices;
     p.unit = pairs_group_rows * (deep ? pairs_deep_groups : 1);
