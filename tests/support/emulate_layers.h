@@ -34,6 +34,7 @@ struct layer {
     int summed;    // the last offsets, whose sums another kernel has left
     int32_t none;  // the count of a layer without outputs: 0 or less
     uint64_t seed;
+    int more_in, more_out; // channels behind each row, in wider rows
 };
 
 SPIRA_API bool has_shortcut(const layer *l) {
@@ -68,6 +69,17 @@ SPIRA_API const char *features_put(numeric type, const std::vector<float> &value
     char *to = array_put(stored);
     late.push_back({to, stored.size(), {}});
     return to + off * numeric_size(type);
+}
+
+// Rows with `more` channels of NaN behind each.
+SPIRA_API std::vector<float> rows_apart(const std::vector<float> &values, int channels, int more) {
+    std::vector<float> wide;
+    for (size_t at = 0; at < values.size(); at += (size_t)channels) {
+        wide.insert(wide.end(), values.begin() + (ptrdiff_t)at,
+                    values.begin() + (ptrdiff_t)at + channels);
+        wide.insert(wide.end(), (size_t)more, NAN);
+    }
+    return wide;
 }
 
 // What packing has found.
@@ -129,8 +141,11 @@ void args_put(const layer *l, layer_args *to) {
     *to = {};
     conv_args *a = &to->args;
     a->shape = *s;
-    a->in = features_put(s->type, p->in, s->cin, p->off.in);
+    a->in = features_put(s->type, rows_apart(p->in, s->cin, l->more_in), s->cin + l->more_in,
+                         p->off.in);
     a->in2 = s->cin2 ? features_put(s->type, p->in2, s->cin2, p->off.in2) : nullptr;
+    a->pitch_in = l->more_in ? s->cin + l->more_in : 0;
+    a->pitch_out = l->more_out ? s->cout + l->more_out : 0;
     a->weights = weights_put<K>(s, false, p->weight);
     if (l->summed) {
         const problem rest = problem_offsets(p, others, s->volume);
@@ -162,19 +177,22 @@ void args_put(const layer *l, layer_args *to) {
     }
 }
 
-// The array of the outputs, with `off` elements before it and the rest of the capacity behind it,
-// neither of which may be written.
+// The array of the outputs, with `off` elements before it, the rest of the capacity behind it and
+// perhaps more between its rows, none of which may be written.
 struct outputs {
     char *all, *first;
-    int64_t bytes; // of all
-    int64_t used;  // from the first on
+    int64_t bytes;      // of all
+    int64_t row, pitch; // bytes of a row, and to the next
+    int64_t rows;
 };
 
-SPIRA_API outputs outputs_put(const problem *p) {
-    const int element = numeric_size(p->shape.type);
+SPIRA_API outputs outputs_put(const problem *p, int more) {
+    const int element = numeric_size(p->shape.type), cout = p->shape.cout;
     outputs o;
-    o.bytes = ((int64_t)problem_capacity(p) * p->shape.cout + p->off.out) * element;
-    o.used = (int64_t)p->outputs * p->shape.cout * element;
+    o.row = cout * element;
+    o.pitch = (cout + more) * element;
+    o.rows = p->outputs;
+    o.bytes = problem_capacity(p) * o.pitch + p->off.out * element;
     o.all = guarded_new<char>(o.bytes);
     o.first = o.all + p->off.out * element;
     late.push_back({o.all, (size_t)o.bytes, {}});
@@ -183,8 +201,28 @@ SPIRA_API outputs outputs_put(const problem *p) {
 
 SPIRA_API bool outputs_untouched(const outputs &o) {
     const int64_t before = o.first - o.all;
-    return guarded_untouched(o.all, 0, before) &&
-           guarded_untouched(o.all, before + o.used, o.bytes);
+    bool good = guarded_untouched(o.all, 0, before) &&
+                guarded_untouched(o.all, before + o.rows * o.pitch, o.bytes);
+    for (int64_t row = 0; good && row < o.rows && o.row < o.pitch; ++row) {
+        const int64_t at = before + row * o.pitch;
+        good = guarded_untouched(o.all, at + o.row, at + o.pitch);
+    }
+    return good;
+}
+
+// Copies the rows of an array without gaps, or to one.
+SPIRA_API void outputs_set(const outputs &o, const std::vector<char> &from) {
+    for (int64_t row = 0; row < (int64_t)from.size() / o.row; ++row) {
+        memcpy(o.first + row * o.pitch, from.data() + row * o.row, (size_t)o.row);
+    }
+}
+
+SPIRA_API std::vector<char> outputs_get(const outputs &o) {
+    std::vector<char> all;
+    for (int64_t row = 0; row < o.rows; ++row) {
+        all.insert(all.end(), o.first + row * o.pitch, o.first + row * o.pitch + o.row);
+    }
+    return all;
 }
 
 // Until the previous kernel ends, the memory that it may write is NaN and must stay so.
@@ -215,14 +253,15 @@ std::vector<char> layer_run(const layer *l, bool *good = nullptr) {
     late.clear();
     layer_args a;
     args_put<K>(l, &a);
-    const outputs o = outputs_put(p);
+    const int cout = p->shape.cout, more = l->more_out;
+    const outputs o = outputs_put(p, more);
     a.args.out = o.first;
     if (!p->residual.empty() && l->in_place) {
-        const std::vector<char> stored = features_store(type, p->residual);
-        std::copy(stored.begin(), stored.end(), o.first);
+        outputs_set(o, features_store(type, p->residual));
         a.args.epilogue.residual = o.first;
     } else if (!p->residual.empty()) {
-        a.args.epilogue.residual = features_put(type, p->residual, p->shape.cout, p->off.residual);
+        a.args.epilogue.residual =
+            features_put(type, rows_apart(p->residual, cout, more), cout + more, p->off.residual);
     }
     device_info gpu = K::device;
     gpu.programmatic = true;
@@ -244,19 +283,20 @@ std::vector<char> layer_run(const layer *l, bool *good = nullptr) {
         CHECK_OK(run);
         test_check(fine, __FILE__, __LINE__, p->name);
     }
-    std::vector<char> out(o.first, o.first + (fine ? o.used : 0));
-    out.resize((size_t)o.used + 1);
+    std::vector<char> out = fine ? outputs_get(o) : std::vector<char>();
+    out.resize((size_t)(o.rows * o.row) + 1);
     guarded_finish();
     return out;
 }
 
 SPIRA_API void layer_name(layer *l, const char *what) {
-    char more[100];
-    snprintf(more, sizeof more,
-             ", shortcut %d+%d, slices %d, split %d, tiles %d, depth %d%s%s, %d summed",
-             l->joined.own.shape.cin, l->joined.own.shape.cin2, l->sizes.slices, l->sizes.split,
-             l->sizes.tiles, l->depth, l->programmatic ? ", programmatic" : "",
-             l->in_place ? ", in place" : "", l->summed);
+    char more[140];
+    snprintf(
+        more, sizeof more,
+        ", shortcut %d+%d, slices %d, split %d, tiles %d, depth %d%s%s, %d summed, pitch +%d +%d",
+        l->joined.own.shape.cin, l->joined.own.shape.cin2, l->sizes.slices, l->sizes.split,
+        l->sizes.tiles, l->depth, l->programmatic ? ", programmatic" : "",
+        l->in_place ? ", in place" : "", l->summed, l->more_in, l->more_out);
     problem_name(&l->joined.main, what, more);
 }
 
@@ -344,6 +384,10 @@ layer layer_random(random_state *random, numeric type, bool shortcut, int volume
     l.programmatic = random_int(random, 0, 1);
     l.in_place = random_int(random, 0, 1);
     l.seed = (uint64_t)random_int(random, 0, 1 << 30);
+    for (int *more : {&l.more_in, &l.more_out}) {
+        const int some[] = {0, 0, 8, random_int(random, 1, 40)};
+        *more = some[random_int(random, 0, 3)];
+    }
     return l;
 }
 
