@@ -144,6 +144,27 @@ DEVICE_TEST(gpu_shortcut_every_count) {
     }
 }
 
+// A residual beside the shortcut, with each activation: whole slices, tails of 4 and of 2 channels
+// and of one.
+DEVICE_TEST(gpu_shortcut_beside_residual) {
+    NEED_SHORTCUTS();
+    uint64_t turn = 0;
+    for (int cout : {64, 60, 62, 96, 128, 127, 256}) {
+        for (int act = activation_none; act < activation_count; ++act) {
+            const numeric type = ++turn % 2 ? numeric_f16 : numeric_bf16;
+            if (test_quick() && turn % 3) {
+                continue;
+            }
+            random_state random = random_make(turn);
+            joined_problem p =
+                joined_make(&random, shape_make(9, 64, 0, cout, type), 40, 0, 200, 500, 90);
+            joined_fill(&random, &p, 40, with_all, with_all, (activation)act);
+            joined_name(&p, "beside a residual");
+            joined_check(&p, test_quick() ? 2 : 1);
+        }
+    }
+}
+
 // More tiles than thread blocks, so that tiles follow each other.
 DEVICE_TEST(gpu_shortcut_many_tiles) {
     NEED_SHORTCUTS();

@@ -273,6 +273,47 @@ TEST(hopper_emulated_every_kernel) {
                                 true, 2 * (26 + 1));
 }
 
+// Each activation, with a residual and without, beside a shortcut and without one: in all variants
+// that have the general path, of whole columns, of fewer, of a tail that 4 does not divide. Fewer
+// outputs than the capacity; some residuals are the array of the outputs.
+TEST(hopper_emulated_epilogues) {
+    const layer_cut cuts[] = {{{1, 1, 1, 1}, 40, 0, 32}, {{1, 2, 1, 1}, 64, 0, 64},
+                              {{2, 2, 1, 1}, 64, 0, 64}, {{1, 3, 1, 1}, 96, 0, 96},
+                              {{1, 3, 1, 1}, 64, 0, 96}, {{1, 4, 1, 1}, 128, 0, 128},
+                              {{1, 8, 1, 1}, 64, 0, 256}};
+    const int fewer[] = {0, 4, 1, 20, 18, 0, 11}; // channels
+    const int capacities[] = {130, 3, 300};
+    int turn = 0;
+    for (const layer_cut &cut : cuts) {
+        for (int act = activation_none; act < activation_count; ++act) {
+            for (int kind = 0; kind < 4; ++kind) { // 1: residual; 2: shortcut
+                ++turn;
+                if (test_quick() && turn % 4) {
+                    continue;
+                }
+                const numeric type = turn / 4 % 2 ? numeric_f16 : numeric_bf16;
+                const conv_shape s = shape_make(2, cut.cin, 0, cut.cout - fewer[turn % 7], type);
+                if (!layer_takes<hopper>(&s, kind > 1) ||
+                    !conv_sizes_fit(&s, &hopper::device, &cut.sizes)) {
+                    continue;
+                }
+                random_state random = random_make((uint64_t)turn);
+                const int residual = kind % 2 ? with_residual : 0;
+                layer l = layer_of(&random, s, {100, 190, capacities[turn % 3]}, 50,
+                                   kind > 1 ? 40 : 0, with_scale | with_shift | residual);
+                problem_fill_epilogue(&random, &l.joined.main, with_scale | with_shift | residual,
+                                      (activation)act);
+                l.sizes = cut.sizes;
+                l.joined.main.off.residual = turn % 5 == 0;
+                l.programmatic = turn % 2;
+                l.in_place = turn % 3 == 0;
+                l.seed = (uint64_t)turn;
+                REQUIRE(layer_check<hopper>(&l, "epilogues"));
+            }
+        }
+    }
+}
+
 TEST(hopper_emulated_many_offsets) {
     layers_many_offsets<hopper>(
         {{1, 1, 1, 1}, {1, 2, 1, 1}, {2, 2, 1, 1}, {1, 2, 2, 1}, {1, 3, 1, 1}, {1, 4, 2, 1}},
