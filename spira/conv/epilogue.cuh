@@ -56,22 +56,32 @@ SPIRA_DEVICE float4 conv_activate_as(float4 x) {
                                     : conv_activate_as<activation_gelu_tanh>(x);
 }
 
-// The same of four numbers, side by side, so that they do not wait for one another: where a kernel
-// has the registers (those of groups, wide, would spill).
+// Applies what is more than a bound to `count` numbers, four side by side, so that they do not wait
+// for one another: where a kernel has the registers (those of groups, wide, would spill).
+template <int count>
+SPIRA_DEVICE void conv_activate_beyond(const conv_epilogue &e, float *v) {
+    if (e.act > activation_leaky) {
+#pragma unroll
+        for (int i = 0; i < count; i += 4) {
+            const float4 x =
+                conv_activate_curved_4(make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]), e.act);
+            v[i] = x.x, v[i + 1] = x.y, v[i + 2] = x.z, v[i + 3] = x.w;
+        }
+    } else if (e.act == activation_leaky) {
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+            v[i] = activation_apply(v[i], activation_leaky, e.slope);
+        }
+    }
+}
+
+// The activation of four numbers. bound: conv_bound
 SPIRA_DEVICE void conv_activate_4(const conv_epilogue &e, float bound, float (&v)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         v[i] = conv_max_nan(v[i], bound);
     }
-    if (e.act > activation_leaky) {
-        const float4 x = conv_activate_curved_4(make_float4(v[0], v[1], v[2], v[3]), e.act);
-        v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
-    } else if (e.act == activation_leaky) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            v[i] = activation_apply(v[i], activation_leaky, e.slope);
-        }
-    }
+    conv_activate_beyond<4>(e, v);
 }
 
 // ---- pairs of 16-bit elements -------------------------------------------------------------------

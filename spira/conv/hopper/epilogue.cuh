@@ -3,8 +3,9 @@
 // residual, activation, one rounding.
 //
 // The plain path is for aligned outputs and activations that are a bound. Lanes exchange channels
-// in pairs, so that each stores 8 bytes at a time. Everything else takes the general path, a
-// compact loop.
+// in pairs, so that each stores 8 bytes at a time. Everything else takes the general path: a loop
+// over 32 columns, with the same exchange and 8 bytes at a time where outputs are aligned. Formats
+// of their own take it by 8 columns, element by element.
 //
 // A lane has two rows of each row group, and of each channel group (8 channels) the two channels
 // that the matrix instruction gives it (base/wgmma.cuh). Of int8: epilogue_i8.cuh.
@@ -80,6 +81,12 @@ SPIRA_BOTH bool hopper_is_plain(const conv_params &p) {
            !(p.residual && p.shortcut.chunks) && (!T::integer || hopper_i8_is_plain(p)) &&
            (T::integer || !T::mixed ||
             (q.out_type == numeric_i8 && (!p.residual || q.residual_type == T::type)));
+}
+
+// Whether a residual is loaded before the products.
+template <typename T>
+SPIRA_DEVICE bool hopper_is_early(const conv_params &p) {
+    return T::ahead ? p.wide_out : hopper_is_plain<T>(p);
 }
 
 // Two neighbouring channels: scale * sum + shift + residual.
@@ -205,31 +212,163 @@ SPIRA_DEVICE void hopper_finish_plain(const conv_params &p, const float *scale, 
 
 // ---- general path -------------------------------------------------------------------------------
 
-// The residual of two neighbouring channels, from byte `at` on.
+// What a lane has not finished yet.
+struct hopper_rest {
+    const float *scale; // hopper_shared.scale
+    int channel;        // the slice's first
+    int at;             // the first column, of those of all row groups
+};
+
+// Loads the residual of a lane's channels of 32 columns of a row that is not aligned to 4 elements:
+// the lane's two of each channel group, those past `left` from its first on as zeros. Not inlined,
+// for less code.
 template <typename E>
-SPIRA_DEVICE float2 hopper_residual_two(const conv_params &p, int64_t at, bool both) {
-    conv_pair<E> v = {};
-    const char *from = (const char *)p.residual + at;
-    if (p.wide_out) {
-        v = *(const conv_pair<E> *)from;
-    } else {
-        v.element[0] = *(const E *)from;
-        v.element[1] = both ? ((const E *)from)[1] : v.element[0];
+[[maybe_unused]] static __device__ __noinline__ uint4 hopper_load_apart(const E *from, int left) {
+    const bool pairs = (uintptr_t)from % sizeof(conv_pair<E>) == 0;
+    uint32_t v[4] = {};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const E *const first = from + 8 * i;
+        const int more = left - 8 * i;
+        if (more > 1 && pairs) {
+            v[i] = *(const uint32_t *)first;
+        } else if (more > 0) {
+            const conv_pair<E> each = {{first[0], first[more > 1]}};
+            v[i] = bytes_as<uint32_t>(each);
+        }
     }
-    return make_float2(element_to_float(v.element[0]), element_to_float(v.element[1]));
+    return make_uint4(v[0], v[1], v[2], v[3]);
 }
 
+// Stores them.
 template <typename E>
-SPIRA_DEVICE void hopper_store_two(const conv_params &p, int64_t at, bool both, float x, float y) {
-    const conv_pair<E> v = {{element_from_float<E>(x), element_from_float<E>(y)}};
-    char *out = (char *)p.out + at;
-    if (p.wide_out) {
-        *(conv_pair<E> *)out = v;
+[[maybe_unused]] static __device__ __noinline__ void hopper_store_apart(E *to, int left, uint4 v) {
+    const bool pairs = (uintptr_t)to % sizeof(conv_pair<E>) == 0;
+    const uint32_t all[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const conv_pair<E> each = bytes_as<conv_pair<E>>(all[i]);
+        const int more = left - 8 * i;
+        if (more > 1 && pairs) {
+            *(uint32_t *)(to + 8 * i) = all[i];
+        } else if (more > 0) {
+            to[8 * i] = each.element[0];
+            if (more > 1) {
+                to[8 * i + 1] = each.element[1];
+            }
+        }
+    }
+}
+
+// Channels that a lane has from its first on, of a row that may be none.
+SPIRA_DEVICE int hopper_channels_left(const conv_params &p, int row, int channel) {
+    return row < 0 ? 0 : p.cout - channel;
+}
+
+// Adds the residual of some pieces of two rows. channel: the pieces' first
+//
+// residual  of these pieces; if rows are aligned and T::ahead: loaded already
+template <typename T, int pieces>
+SPIRA_DEVICE void hopper_add_residual(const conv_params &p, const int (&row)[2], int channel,
+                                      uint2 (*residual)[2], float *sum) {
+    typedef typename T::element E;
+    const int t = warp_lane() % 4, own = channel + (p.wide_out ? hopper_joined_channel() : 2 * t);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+        const char *const from = (const char *)p.residual + hopper_byte_of<E>(p, row[h], own);
+        const int left = hopper_channels_left(p, row[h], own);
+        uint32_t pair[2 * pieces]; // of each channel group
+        if (!p.wide_out) {
+#pragma unroll
+            for (int i = 0; i < pieces; i += 2) {
+                const int more = i * T::piece;
+                const uint4 v = hopper_load_apart((const E *)from + more, left - more);
+                pair[2 * i] = v.x, pair[2 * i + 1] = v.y;
+                pair[2 * i + 2] = v.z, pair[2 * i + 3] = v.w;
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < pieces && !T::ahead; ++i) {
+                residual[i][h] = make_uint2(0, 0);
+                if (left > i * T::piece) {
+                    residual[i][h] = *(const uint2 *)(from + i * 32);
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < pieces; ++i) {
+                hopper_split(t & 1, residual[i][h], pair[2 * i], pair[2 * i + 1]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * pieces; ++i) {
+            const float2 more = conv_pair_to_floats<E>(pair[i]);
+            sum[4 * i + 2 * h] += more.x;
+            sum[4 * i + 2 * h + 1] += more.y;
+        }
+    }
+}
+
+// Rounds some pieces of two rows and stores them: aligned ones as the plain path does.
+template <typename T, int pieces>
+SPIRA_DEVICE void hopper_store_pieces(const conv_params &p, const int (&row)[2], int channel,
+                                      const float *sum) {
+    typedef typename T::element E;
+    const int t = warp_lane() % 4, own = channel + (p.wide_out ? hopper_joined_channel() : 2 * t);
+    const float bound = conv_bound(p.epilogue);
+    uint32_t v[2][2 * pieces]; // of each row, of each channel group
+#pragma unroll
+    for (int i = 0; i < 4 * pieces; ++i) {
+        v[i % 2][i / 2] = conv_pair_bounded<E>(sum[2 * i], sum[2 * i + 1], bound);
+    }
+    if (!p.wide_out) {
+#pragma unroll
+        for (int i = 0; i < pieces; ++i) { // two pieces of a row at a time
+            const int h = i % 2, more = i / 2 * 2 * T::piece;
+            const uint32_t *const all = v[h] + i / 2 * 4;
+            E *const to = (E *)((char *)p.out + hopper_byte_of<E>(p, row[h], own)) + more;
+            hopper_store_apart(to, hopper_channels_left(p, row[h], own) - more,
+                               make_uint4(all[0], all[1], all[2], all[3]));
+        }
         return;
     }
-    *(E *)out = v.element[0];
-    if (both) {
-        ((E *)out)[1] = v.element[1];
+#pragma unroll
+    for (int i = 0; i < 2 * pieces; ++i) {
+        const int h = i % 2, more = i / 2 * T::piece;
+        const uint2 all = hopper_join(t & 1, v[h][i / 2 * 2], v[h][i / 2 * 2 + 1]);
+        if (hopper_channels_left(p, row[h], own) > more) {
+            *(uint2 *)((char *)p.out + hopper_byte_of<E>(p, row[h], own + more)) = all;
+        }
+    }
+}
+
+// Finishes T::general accumulators of a lane: scale, shift, residual and activation in place, then
+// the stores. With 32 columns they are of both row groups.
+template <typename T>
+SPIRA_DEVICE void hopper_finish_pieces(const conv_params &p, const hopper_rest &rest,
+                                       const int (&row)[T::row_groups][2],
+                                       uint2 (&residual)[T::row_groups][T::batch][2], float *sum) {
+    constexpr int count = T::general, row_groups = T::columns == 32 ? count / 16 : 1;
+    constexpr int each = count / row_groups, pieces = each / 8; // of a row group
+    const int column = rest.at % T::columns;
+    const float *const scale = rest.scale + column + 2 * (warp_lane() % 4);
+#pragma unroll
+    for (int i = 0; i < count; i += 2) { // of channel group i / 4, row i / 2 % 2
+        const float *const at = scale + i % each / 4 * 8;
+        const float2 by = *(const float2 *)at, shift = *(const float2 *)(at + hopper_columns_most);
+        sum[i] = fmaf(sum[i], by.x, shift.x);
+        sum[i + 1] = fmaf(sum[i + 1], by.y, shift.y);
+    }
+    if (p.residual) {
+#pragma unroll
+        for (int i = 0; i < row_groups; ++i) {
+            hopper_add_residual<T, pieces>(p, row[i], rest.channel + column, residual[i],
+                                           sum + i * each);
+        }
+    }
+    conv_activate_beyond<count>(p.epilogue, sum);
+#pragma unroll
+    for (int i = 0; i < row_groups; ++i) {
+        hopper_store_pieces<T, pieces>(p, row[i], rest.channel + column, sum + i * each);
     }
 }
 
@@ -265,73 +404,62 @@ hopper_finish_apart(const conv_params &p, int channel, int2 row, float4 sum) {
     hopper_finish_mixed(p, channel, row, sum);
 }
 
-// Finishes the accumulators of a lane for two channels of two rows. at: the column of the slice.
+// Finishes the accumulators of a lane for two channels of two rows, in mixed formats.
 template <typename T>
-SPIRA_DEVICE void hopper_finish_four(const conv_params &p, const float *scale, int channel,
-                                     const int (&row)[2], const typename T::sum *sum, int at) {
-    typedef typename T::element E;
-    const int t = warp_lane() % 4;
-    at = T::integer ? hopper_channel_of<E>(at + 2 * t) : at + 2 * t;
-    scale += at;
-    channel += at;
+SPIRA_DEVICE void hopper_finish_four(const conv_params &p, const hopper_rest &rest,
+                                     const int (&row)[2], const typename T::sum *sum) {
+    int at = rest.at % T::columns + 2 * (warp_lane() % 4);
+    at = T::integer ? hopper_channel_of<typename T::element>(at) : at;
+    const float *const scale = rest.scale + at;
     float v[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         v[i] = fmaf((float)sum[i], scale[i % 2], scale[hopper_columns_most + i % 2]);
     }
-    if constexpr (T::mixed) {
-        const int2 rows = {row[0], row[1]};
-        const float4 all = make_float4(v[0], v[1], v[2], v[3]);
-        T::shortcut ? hopper_finish_mixed(p, channel, rows, all)
-                    : hopper_finish_apart(p, channel, rows, all);
-    } else {
-        const bool both = channel + 1 < p.cout;
-        int64_t to[2];
-        bool there[2];
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            there[h] = row[h] >= 0 && channel < p.cout;
-            to[h] = hopper_byte_of<E>(p, row[h], channel);
-            if (p.residual && there[h]) {
-                const float2 more = hopper_residual_two<E>(p, to[h], both);
-                v[2 * h] += more.x;
-                v[2 * h + 1] += more.y;
-            }
-        }
-        conv_activate_4(p.epilogue, conv_bound(p.epilogue), v);
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            if (there[h]) {
-                hopper_store_two<E>(p, to[h], both, v[2 * h], v[2 * h + 1]);
-            }
-        }
-    }
+    const int2 rows = {row[0], row[1]};
+    const float4 all = make_float4(v[0], v[1], v[2], v[3]);
+    T::shortcut ? hopper_finish_mixed(p, rest.channel + at, rows, all)
+                : hopper_finish_apart(p, rest.channel + at, rows, all);
 }
 
-// Finishes the `count` accumulators of a lane at `sum`, from column `at` of all row groups on: in a
-// loop in which the accumulators move down through their registers. Of many, the second half moves
-// to the registers of the first, so that the moves are not quadratic in the columns. The code is
-// small since every kernel's code has to be fetched, also by layers that do not run it.
+// Finishes the `count` accumulators of a lane at `sum`, in a loop in which the others move down
+// through their registers, and so does a residual that is loaded ahead. Of many, the second half
+// moves to the registers of the first, so that the moves are not quadratic in the columns. The code
+// is small since every kernel's code has to be fetched, also by layers that do not run it.
+//
+// row, residual  of all row groups: changed
 template <typename T, int count>
-SPIRA_DEVICE void hopper_finish_some(const conv_params &p, const float *scale, int channel,
-                                     int (&row)[T::row_groups][2], typename T::sum *sum, int &at) {
-    if constexpr (count == 4) {
-        if (T::row_groups > 1 && at == T::columns) {
+SPIRA_DEVICE void
+hopper_finish_some(const conv_params &p, hopper_rest &rest, int (&row)[T::row_groups][2],
+                   uint2 (&residual)[T::row_groups][T::batch][2], typename T::sum *sum) {
+    enum { all = T::row_groups * T::columns / 2, each = T::mixed ? 4 : T::general };
+    if constexpr (count == each) {
+        if (T::row_groups > 1 && each < all && rest.at == T::columns) {
             row[0][0] = row[T::row_groups - 1][0];
             row[0][1] = row[T::row_groups - 1][1];
         }
-        hopper_finish_four<T>(p, scale, channel, row[0], sum, at % T::columns);
-        at += 8;
+        if constexpr (T::mixed) {
+            hopper_finish_four<T>(p, rest, row[0], sum);
+        } else {
+            hopper_finish_pieces<T>(p, rest, row, residual, sum);
+        }
+#pragma unroll
+        for (int i = each / 8; i < T::row_groups * T::batch && T::ahead; ++i) {
+            uint2 *const to = residual[(i - each / 8) / T::batch][(i - each / 8) % T::batch];
+            to[0] = residual[i / T::batch][i % T::batch][0];
+            to[1] = residual[i / T::batch][i % T::batch][1];
+        }
+        rest.at += 2 * each;
     } else {
-        enum { all = T::row_groups * T::columns / 2, part = count > 48 ? count / 2 : 4 };
+        enum { part = count > 48 ? count / 2 : each };
 #pragma unroll 1
         do { // without a counter: registers
-            hopper_finish_some<T, part>(p, scale, channel, row, sum, at);
+            hopper_finish_some<T, part>(p, rest, row, residual, sum);
 #pragma unroll
             for (int e = 0; e + part < count; ++e) {
                 sum[e] = sum[e + part];
             }
-        } while (count == all ? at < 2 * count : at % (2 * count) != 0);
+        } while (count == all ? rest.at < 2 * count : rest.at % (2 * count) != 0);
     }
 }
 
@@ -362,9 +490,8 @@ SPIRA_DEVICE void hopper_finish(const conv_params &p, const hopper_shared &share
         }
     }
     if (!hopper_is_plain<T>(p)) {
-        int at = 0;
-        hopper_finish_some<T, T::row_groups * T::columns / 2>(p, shared.scale, channel, row,
-                                                              &sum[0][0], at);
+        hopper_rest rest = {shared.scale, channel, 0};
+        hopper_finish_some<T, T::row_groups * T::columns / 2>(p, rest, row, residual, &sum[0][0]);
         return;
     }
 #pragma unroll

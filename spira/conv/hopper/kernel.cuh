@@ -57,7 +57,7 @@ SPIRA_DEVICE void hopper_consume(const conv_params &p, const hopper_shared &shar
         hopper_outputs_load<T::row_groups>(p, work.outputs, number * hopper_row_groups + own.group,
                                            output);
         uint2 residual[T::row_groups][T::batch][2];
-        if (T::split <= 2 && T::prefetch > 0 && p.residual && hopper_is_plain<T>(p)) {
+        if (T::split <= 2 && T::prefetch > 0 && p.residual && hopper_is_early<T>(p)) {
             const int half = T::split > 1 ? hopper_cluster_rank() * T::finished : 0;
             const int channel = work.channel + half +
                                 (T::integer ? hopper_lane_channel() : hopper_joined_channel());

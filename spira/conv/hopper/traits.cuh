@@ -109,17 +109,20 @@ static_assert(hopper_registers_producer(256) + 2 * hopper_registers_consumer(256
 // registers allow: each batch is one wait. columns: those that the thread block finishes, in so
 // many pieces.
 SPIRA_BOTH constexpr int hopper_residual_batch(int columns, int split, int pieces) {
-    return split > 1 || columns <= 96 ? pieces : columns == 128 && pieces == 4 ? 1 : 2;
+    return split > 1 || columns <= 64 || pieces == 3 ? pieces
+           : columns == 96                           ? 4
+           : columns == 128 && pieces == 4           ? 1
+                                                     : 2;
 }
 
 // Pieces whose residual is loaded before the products: all of them up to 64 columns, but one of two
-// where two thread blocks share 32.
+// where two thread blocks share 32. With 96 columns of 16 bits none: with more code or registers in
+// their consumers the compiler keeps the addresses of all row copies of a producer in one register.
 SPIRA_BOTH constexpr int hopper_residual_prefetch(int columns, int split, int pieces) {
-    return columns == 32 && split > 1 ? 1
-           : columns <= 64            ? pieces
-           : split > 1                ? 0
-           : columns <= 96            ? (pieces < 5 ? pieces : 5)
-                                      : 1;
+    return columns == 32 && split > 1     ? 1
+           : columns <= 64 || pieces == 3 ? pieces
+           : split > 1 || columns == 96   ? 0
+                                          : 1;
 }
 
 // Whether producers start while consumers still prepare the epilogue. Not where one warp fills a
@@ -231,8 +234,12 @@ struct hopper_traits {
     // Columns that the thread block finishes, or finishes at a time.
     static constexpr int finished = split > 2 ? piece : columns / split;
     static constexpr int batch = hopper_residual_batch(finished, split, finished / piece);
+    // Whether the general path, too, has all of a residual loaded before the products.
+    static constexpr bool ahead = split == 1 && columns <= 64 && !mixed;
+    // Accumulators that it finishes at a time, as registers allow.
+    static constexpr int general = columns <= 64 ? 32 : 16;
     static constexpr int prefetch =
-        shortcut ? 0 : hopper_residual_prefetch(finished, split, finished / piece);
+        shortcut && !ahead ? 0 : hopper_residual_prefetch(finished, split, finished / piece);
 };
 
 // ---- tiles --------------------------------------------------------------------------------------
