@@ -17,6 +17,7 @@
 #include <ATen/EmptyTensor.h>
 #ifdef SPIRA_TORCH_CUDA
 #include <ATen/cuda/EmptyTensor.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #endif
 #include <torch/library.h>
 
@@ -243,18 +244,23 @@ inline Tensor floats(const Tensor &t) {
     return as_type(t, at::kFloat).contiguous();
 }
 
-// Scratch of PyTorch's allocator, on the device of `like`, aligned to 256 bytes.
+// Scratch of PyTorch's allocator, on the device of `like`, which is the current one; aligned to 256
+// bytes.
 struct scratch {
-    Tensor bytes;
+    c10::DataPtr bytes; // not a tensor, which costs the host more than the allocator
     void *base;
     size_t size;
 };
 
-inline scratch scratch_of(const Tensor &like, size_t size) {
+inline scratch scratch_of([[maybe_unused]] const Tensor &like, size_t size) {
     scratch s;
     const size_t alignment = spira::workspace_alignment;
-    s.bytes = empty_like(like, at::kByte, {(int64_t)(size + alignment)});
-    s.base = (void *)spira::round_up((int64_t)(uintptr_t)s.bytes.data_ptr(), (int64_t)alignment);
+    c10::Allocator *allocator = c10::GetAllocator(at::kCPU);
+#ifdef SPIRA_TORCH_CUDA
+    allocator = like.is_cuda() ? c10::cuda::CUDACachingAllocator::get() : allocator;
+#endif
+    s.bytes = allocator->allocate(size + alignment);
+    s.base = (void *)spira::round_up((int64_t)(uintptr_t)s.bytes.get(), (int64_t)alignment);
     s.size = size;
     return s;
 }

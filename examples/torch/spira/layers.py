@@ -110,13 +110,14 @@ def conv_known(kmap, features, weight, of_features, of_weight, groups):
 
 def conv_norm(conv, norm):
     """A convolution, the arguments of `conv`, and a batch norm of its rows in training, with what
-    stands behind it, in one operator. Not of float64, and not recorded by torch.compile. norm: the
-    arguments of the operator from the residual on (csrc/ops.h)."""
+    stands behind it, in one operator. Not of float64, and not recorded by torch.compile. None of
+    less than two rows, which PyTorch's norms refuse. norm: the arguments of the operator from the
+    residual on (csrc/ops.h)."""
     features, weight, bias, kmap, groups = conv
     gradients = torch.is_grad_enabled()
     rest = conv_known(kmap, features, weight, gradients and features.requires_grad,
                       gradients and weight.requires_grad, groups)
-    return conv_norm_op(features, weight, bias, *rest, *norm)
+    return None if rest[5] < 2 else conv_norm_op(features, weight, bias, *rest, *norm)
 
 
 def conv_norm_eval(conv, norm):

@@ -199,9 +199,8 @@ class SparseConvolution(SparseModule):
         """The rows that an operator computes of a convolution, the arguments of layers.conv, and of
         what stands behind it; or None. to: the set of the rows."""
         training, residual, rest = norm
-        features, weight, bias, kernel_map, _ = conv
-        if to.extra is not None or features.dtype == torch.float64 or \
-                kernel_map.outputs.capacity < 2: # which PyTorch's norms refuse
+        features, weight, bias = conv[:3]
+        if to.extra is not None or features.dtype == torch.float64:
             return None
         added = None
         if residual is not None:
