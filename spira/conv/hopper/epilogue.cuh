@@ -4,8 +4,8 @@
 //
 // The plain path is for aligned outputs and activations that are a bound. Lanes exchange channels
 // in pairs, so that each stores 8 bytes at a time. Everything else takes the general path: a loop
-// over 32 columns, with the same exchange and 8 bytes at a time where outputs are aligned. Formats
-// of their own take it by 8 columns, element by element.
+// over 32 columns or more, with the same exchange where outputs are aligned. Mixed formats take it
+// by 8 columns, element by element.
 //
 // A lane has two rows of each row group, and of each channel group (8 channels) the two channels
 // that the matrix instruction gives it (base/wgmma.cuh). Of int8: epilogue_i8.cuh.
