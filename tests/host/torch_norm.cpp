@@ -25,6 +25,14 @@ static inline grid_group this_grid() {
 
 } // namespace cooperative_groups
 
+// The package's namespace has the emulator's shared memory, too.
+namespace spira_torch {
+namespace gpu {
+extern thread_local char hopper_dynamic[] __asm__("_ZN5spira14hopper_dynamicE");
+} // namespace gpu
+} // namespace spira_torch
+
+#define norm_memory hopper_dynamic
 #define SPIRA_TORCH_CUDA
 #include "../../examples/torch/csrc/cuda/norm.cu"
 
@@ -37,7 +45,9 @@ namespace {
 struct norm_case {
     int rows, capacity, channels;
     bool counted, residual, relu, affine;
-    int off; // elements that all arrays are moved by: narrow accesses
+    int off;      // elements that all arrays are moved by: narrow accesses
+    int gpu;      // multiprocessors: thread blocks that wait for one another
+    bool crowded; // a part does not fit into the shared memory of the thread block
 };
 
 typedef std::vector<float> floats;
@@ -164,7 +174,7 @@ template <typename E>
 bool agrees(const norm_case *c, numeric type, random_state *random) {
     const float momentum = 0.1f, eps = 1e-3f;
     const size_t n = (size_t)(c->capacity * c->channels), channels = (size_t)c->channels;
-    const device_info device = device_made(90, 2, 232448, true);
+    const device_info device = device_made(90, c->gpu, c->crowded ? 24576 : 232448, true);
     const floats none(n, -1.0f), nothing(channels, -1.0f);
     norm_data d = data_of<E>(c, random);
     int32_t count = c->rows;
@@ -240,27 +250,35 @@ TEST(torch_norm_emulated) {
         c.relu = seed / 4 % 2;
         c.affine = random_int(&random, 0, 3);
         c.off = random_int(&random, 0, 2) ? 0 : 1;
+        c.gpu = (int)random_int(&random, 1, 8);
+        c.crowded = random_int(&random, 0, 1);
         const bool good = seed % 3 == 0   ? agrees<float>(&c, numeric_f32, &random)
                           : seed % 3 == 1 ? agrees<__half>(&c, numeric_f16, &random)
                                           : agrees<__nv_bfloat16>(&c, numeric_bf16, &random);
         if (!good) {
-            printf("seed %d: %d of %d rows, %d channels, residual %d, relu %d\n", seed, c.rows,
-                   c.capacity, c.channels, c.residual, c.relu);
+            printf("seed %d: %d of %d rows, %d channels, residual %d, relu %d, off %d, gpu %d, "
+                   "crowded %d\n",
+                   seed, c.rows, c.capacity, c.channels, c.residual, c.relu, c.off, c.gpu,
+                   c.crowded);
         }
         CHECK(good);
     }
 }
 
-// Thread blocks that do not wait for one another read sums that are not there.
+// Thread blocks that do not wait for one another read sums that are not there, and threads that do
+// not wait for their copies rows that are not there.
 TEST(torch_norm_planted_errors_are_found) {
     random_state random = random_make(1);
     norm_case c = {};
     c.channels = 32;
     c.rows = c.capacity = 1000;
-    CHECK(agrees<float>(&c, numeric_f32, &random));
-    emulate::meetings_skipped = true;
-    CHECK(!agrees<float>(&c, numeric_f32, &random));
-    emulate::meetings_skipped = false;
+    c.gpu = 4;
+    for (bool *skipped : {&emulate::meetings_skipped, &emulate::copies_skipped}) {
+        CHECK(agrees<float>(&c, numeric_f32, &random));
+        *skipped = true;
+        CHECK(!agrees<float>(&c, numeric_f32, &random));
+        *skipped = false;
+    }
 }
 
 // A channel with an infinity has no variance, as in PyTorch, whatever ReLU follows; a result that

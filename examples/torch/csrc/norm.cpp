@@ -249,15 +249,9 @@ static norm_job norm_job_of(const norm_call &c, const Tensor &mean, const Tensor
     return job;
 }
 
-// Scratch of a norm: the memory of its rows where it is large enough, for they are written last.
-// Otherwise new memory, which is kept in `own`.
-static float *norm_scratch(const cuda_scope &scope, const Tensor &rows, Tensor *own) {
-    const int64_t floats = gpu::norm_slots(scope.info, (int)rows.size(1));
-    if ((int64_t)rows.nbytes() >= floats * (int64_t)sizeof(float)) {
-        return (float *)rows.data_ptr();
-    }
-    *own = empty_like(rows, at::kFloat, {floats});
-    return own->data_ptr<float>();
+// Scratch of a norm of rows.
+static Tensor norm_scratch(const cuda_scope &scope, const Tensor &rows) {
+    return empty_like(rows, at::kFloat, {gpu::norm_slots(scope.info, (int)rows.size(1))});
 }
 
 static three norm_cuda(const norm_call &c, const optional<Tensor> &mean,
@@ -274,8 +268,8 @@ static three norm_cuda(const norm_call &c, const optional<Tensor> &mean,
     job.batches = batches ? batches->data_ptr<int64_t>() : nullptr;
     job.momentum = (float)momentum;
     job.eps = (float)eps;
-    Tensor own;
-    require(gpu::norm(scope.info, &job, norm_scratch(scope, y, &own), scope.stream));
+    const Tensor slots = norm_scratch(scope, y);
+    require(gpu::norm(scope.info, &job, slots.data_ptr<float>(), scope.stream));
     return {y, centre, invstd};
 }
 
@@ -293,8 +287,8 @@ static four norm_backward_cuda(const norm_call &c, const Tensor &grad,
     job.grad_residual = residual ? to_residual.data_ptr() : nullptr;
     job.weight_grad = weight_grad.data_ptr<float>();
     job.bias_grad = bias_grad.data_ptr<float>();
-    Tensor own;
-    require(gpu::norm_backward(scope.info, &job, norm_scratch(scope, to, &own), scope.stream));
+    const Tensor slots = norm_scratch(scope, to);
+    require(gpu::norm_backward(scope.info, &job, slots.data_ptr<float>(), scope.stream));
     return {to, weight_grad, bias_grad, to_residual};
 }
 

@@ -45,7 +45,7 @@ struct norm_job {
 
 namespace gpu {
 
-// Floats of scratch. It may be the memory of y or grad_x: rows are written when it has been read.
+// Floats of scratch, aligned to 16 bytes.
 int64_t norm_slots(const spira::device_info *info, int channels);
 spira::status norm(const spira::device_info *info, const norm_job *job, float *slots,
                    stream_ref stream);
