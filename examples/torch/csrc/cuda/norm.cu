@@ -90,6 +90,17 @@ SPIRA_DEVICE void norm_store(E *to, const wide_elements<E, wide> &from) {
     }
 }
 
+// To shared memory.
+template <typename E, int wide>
+SPIRA_DEVICE void norm_hold(E *to, const wide_elements<E, wide> &from) {
+    if constexpr (wide == 1) {
+        *to = from.at[0];
+    } else {
+        shared_store_4(shared_address(to), make_uint4(wide_word(from, 0), wide_word(from, 1),
+                                                      wide_word(from, 2), wide_word(from, 3)));
+    }
+}
+
 // Rows behind the count are zeros.
 template <typename E, int wide>
 SPIRA_DEVICE void norm_clear(const norm_job &job, const norm_place &at, void *rows) {
@@ -123,9 +134,10 @@ SPIRA_DEVICE norm_column<wide> norm_column_of(const norm_job &job, int column, c
     return c;
 }
 
-// The output before the residual and the ReLU. Backward computes it again: the same bits.
-SPIRA_DEVICE float norm_value(float x, float mean, float scale, float bias) {
-    return fmaf(x - mean, scale, bias);
+// The output before the residual and the ReLU, from x - mean. Backward computes it again: the same
+// bits.
+SPIRA_DEVICE float norm_value(float d, float scale, float bias) {
+    return fmaf(d, scale, bias);
 }
 
 // The largest value that becomes 0 in the format.
@@ -134,29 +146,32 @@ SPIRA_DEVICE constexpr float norm_zero() {
     return sizeof(E) == 4 ? 0.0f : std::is_same<E, __half>::value ? 0x1p-25f : 0x1p-134f;
 }
 
-// The gradient behind the ReLU. y: where it was kept.
+// Where the output was 0, the gradient becomes 0, that of NaN, too, but NaN stays where the output
+// is none: what scales losses sees it. d: x - mean
 template <typename E, int wide>
-SPIRA_DEVICE float norm_masked(const norm_job &job, const norm_column<wide> &c, int i, float x,
-                               float g, E y) {
-    const bool is_zero = job.output
-                             ? element_to_float(y) <= 0.0f
-                             : norm_value(x, c.mean[i], c.scale[i], c.bias[i]) <= norm_zero<E>();
-    return job.relu && is_zero ? 0.0f : g; // of NaN g, too: what scales losses sees it
+SPIRA_DEVICE void norm_mask(const norm_column<wide> &c, const float (&d)[wide], float (&g)[wide]) {
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+        g[i] = norm_value(d[i], c.scale[i], c.bias[i]) <= norm_zero<E>() ? 0.0f : g[i];
+    }
 }
 
 // ---- the rows of a thread -----------------------------------------------------------------------
 
 // Every `lines`th row of a part, in batches. They lie in places of shared memory that no other
 // thread reads: the latest batches of what is read twice (x; backward the gradient, too), and
-// norm_held of the third array, which is read once (the residual; backward y).
+// norm_held of the third array, which is read once (the residual; backward y). Sizes in bytes.
 template <typename E, int wide, bool backward>
 struct norm_walk {
     static constexpr int batch = backward ? 1 : 2, arrays = backward ? 2 : 1;
     static constexpr int pack = sizeof(E) * wide;
-    const E *x, *g, *third; // the first row
-    int64_t offset, stride; // elements: of the first row from the array, from row to row
-    int rows, batches, ring;
-    char *ring_at, *third_at;
+    const char *x, *g, *third;
+    int64_t offset, stride; // of the first row, of a row to the next
+    int rows, batches;
+    int kept;                // the first batch of the last ring
+    int step;                // a pack of each thread
+    int slot, ring;          // of a batch, of all batches that there is memory for
+    char *memory, *memory_3; // of the thread
 };
 
 template <typename E, int wide, bool backward>
@@ -166,40 +181,65 @@ SPIRA_DEVICE norm_walk<E, wide, backward> norm_walk_of(const norm_params &p, con
     const unsigned rows = (unsigned)norm_rows(p.job), parts = (unsigned)p.parts;
     const unsigned each = (rows + parts - 1) / parts, first = blockIdx.y * each;
     const int own = (int)min_of((int64_t)each, (int64_t)rows - first) - at.line;
-    const int threads = (int)blockDim.x;
     walk w;
-    w.offset = ((int64_t)first + at.line) * p.job.channels + at.column * wide;
-    w.stride = (int64_t)at.lines * p.job.channels;
-    w.x = (const E *)p.job.x + w.offset;
-    w.g = (const E *)p.job.grad + w.offset;
-    w.third = (const E *)(backward ? p.job.output : p.job.residual);
-    w.third = w.third ? w.third + w.offset : nullptr;
+    w.x = (const char *)p.job.x;
+    w.g = (const char *)p.job.grad;
+    w.third = (const char *)(backward ? p.job.output : p.job.residual);
+    w.stride = (int64_t)p.job.channels * (int)sizeof(E);
+    w.offset = ((int64_t)first + at.line) * w.stride + at.column * walk::pack;
+    w.stride *= at.lines;
     w.rows = at.column * wide < p.job.channels && own > 0 ? (own + at.lines - 1) / at.lines : 0;
     w.batches = (w.rows + walk::batch - 1) / walk::batch;
-    w.ring = p.ring;
-    w.ring_at = norm_memory + threadIdx.x * walk::pack;
-    w.third_at = w.ring_at + p.ring * walk::batch * walk::arrays * threads * walk::pack;
+    w.kept = w.batches - p.ring;
+    w.step = (int)blockDim.x * walk::pack;
+    w.slot = w.step * walk::batch * walk::arrays;
+    w.ring = p.ring * w.slot;
+    w.memory = norm_memory + threadIdx.x * walk::pack;
+    w.memory_3 = w.memory + w.ring;
     return w;
 }
 
-// The place of row j of a batch, and behind it that of its gradient.
+// A batch of a walk: its first row in the arrays, its place in the ring.
+struct norm_cursor {
+    int batch;
+    int64_t from;
+    int slot;
+};
+
+// The next batch, or with by = -1 the one before.
+template <int by, typename E, int wide, bool backward>
+SPIRA_DEVICE void norm_move(const norm_walk<E, wide, backward> &w, norm_cursor *c) {
+    c->batch += by;
+    c->from += by * w.batch * w.stride;
+    c->slot += by * w.slot;
+    if (by > 0) {
+        c->slot = c->slot == w.ring ? 0 : c->slot;
+    } else {
+        c->slot = c->slot < 0 ? c->slot + w.ring : c->slot;
+    }
+}
+
+// Row j of the batch, and behind it its gradient; its row of the third array.
 template <typename E, int wide, bool backward>
-SPIRA_DEVICE E *norm_at(const norm_walk<E, wide, backward> &w, int slot, int j, int array = 0) {
-    typedef norm_walk<E, wide, backward> walk;
-    return (E *)(w.ring_at +
-                 ((slot * walk::batch + j) * walk::arrays + array) * (int)blockDim.x * walk::pack);
+SPIRA_DEVICE E *norm_at(const norm_walk<E, wide, backward> &w, const norm_cursor &c, int j) {
+    return (E *)(w.memory + c.slot + j * w.arrays * w.step);
 }
 
 template <typename E, int wide, bool backward>
-SPIRA_DEVICE E *norm_third_at(const norm_walk<E, wide, backward> &w, int batch, int j) {
-    typedef norm_walk<E, wide, backward> walk;
-    return (E *)(w.third_at + (batch % norm_held * walk::batch + j) * (int)blockDim.x * walk::pack);
+SPIRA_DEVICE E *norm_gradient_at(const norm_walk<E, wide, backward> &w, const norm_cursor &c,
+                                 int j) {
+    return (E *)(w.memory + c.slot + (j * w.arrays + 1) * w.step);
 }
 
-template <typename E, int wide>
-SPIRA_DEVICE void norm_copy(E *to, const E *from) {
-    if constexpr (wide == 1) {
-        *to = *from;
+template <typename E, int wide, bool backward>
+SPIRA_DEVICE E *norm_third_at(const norm_walk<E, wide, backward> &w, const norm_cursor &c, int j) {
+    return (E *)(w.memory_3 + ((unsigned)c.batch % norm_held * w.batch + j) * w.step);
+}
+
+template <int bytes>
+SPIRA_DEVICE void norm_copy(void *to, const char *from) {
+    if constexpr (bytes < 16) {
+        memcpy(to, from, bytes);
     } else {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
         *(uint4 *)to = *(const uint4 *)from;
@@ -209,90 +249,106 @@ SPIRA_DEVICE void norm_copy(E *to, const E *from) {
     }
 }
 
-// Begins to copy a batch into a slot of the ring. again: backwards from the last one, what is no
-// longer there; the third array where it is needed.
+// Begins to copy a batch. again: backwards from the last one, what is no longer there. The third
+// array: where it is needed.
 template <bool again, typename E, int wide, bool backward>
-SPIRA_DEVICE void norm_copy_batch(const norm_walk<E, wide, backward> &w, int batch, int slot) {
+SPIRA_DEVICE void norm_copy_batch(const norm_walk<E, wide, backward> &w, const norm_cursor &c) {
     typedef norm_walk<E, wide, backward> walk;
 #pragma unroll
     for (int j = 0; j < walk::batch; ++j) {
-        const int row = batch * walk::batch + j;
-        if ((unsigned)row < (unsigned)w.rows) {
-            const int64_t from = row * w.stride;
-            if (!again || batch < w.batches - w.ring) {
-                norm_copy<E, wide>(norm_at(w, slot, j), w.x + from);
+        if ((unsigned)(c.batch * walk::batch + j) < (unsigned)w.rows) {
+            const int64_t from = c.from + j * w.stride;
+            if (!again || c.batch < w.kept) {
+                norm_copy<walk::pack>(norm_at(w, c, j), w.x + from);
                 if (backward)
-                    norm_copy<E, wide>(norm_at(w, slot, j, 1), w.g + from);
+                    norm_copy<walk::pack>(norm_gradient_at(w, c, j), w.g + from);
             }
             if (again != backward && w.third) {
-                norm_copy<E, wide>(norm_third_at(w, batch, j), w.third + from);
+                norm_copy<walk::pack>(norm_third_at(w, c, j), w.third + from);
             }
         }
     }
     async_copy_commit();
 }
 
-// A slot of the ring, up to one ring in front of the first or behind the last.
-template <typename E, int wide, bool backward>
-SPIRA_DEVICE int norm_slot(const norm_walk<E, wide, backward> &w, int slot) {
-    return slot < 0 ? slot + w.ring : slot < w.ring ? slot : slot - w.ring;
-}
-
 // ---- sums ---------------------------------------------------------------------------------------
 
-// One pack: the first sum is of x - mean, and backward of the gradient behind the ReLU; the second
-// of its products with x - mean. Forward the mean is near the true one alone. g: behind the ReLU
-// afterwards.
-template <typename E, int wide, bool backward>
-SPIRA_DEVICE void norm_add(const norm_job &job, const norm_column<wide> &c,
-                           const wide_elements<E, wide> &x, wide_elements<E, wide> &g,
-                           const wide_elements<E, wide> &y, float (&sum)[2][wide]) {
+// One row. Forward: the sums of d = x - c.mean, near the true mean, and of d * d.
+template <typename E, int wide>
+SPIRA_DEVICE void norm_add(const norm_column<wide> &c, const wide_elements<E, wide> &x,
+                           float (&sum)[2][wide]) {
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
-        const float v = element_to_float(x.at[i]), d = v - c.mean[i];
-        float t = d;
-        if constexpr (backward) {
-            t = norm_masked<E, wide>(job, c, i, v, element_to_float(g.at[i]), y.at[i]);
-            g.at[i] = element_from_float<E>(t);
+        const float d = element_to_float(x.at[i]) - c.mean[i];
+        sum[0][i] += d;
+        sum[1][i] = fmaf(d, d, sum[1][i]);
+    }
+}
+
+// Backward: the sums of the gradient behind the ReLU, and of it times x - mean. y: the output,
+// where it was kept. Leaves the gradient behind the ReLU in g.
+template <typename E, int wide>
+SPIRA_DEVICE void norm_add_gradient(const norm_job &job, const norm_column<wide> &c,
+                                    const wide_elements<E, wide> &x, wide_elements<E, wide> *g,
+                                    const E *y, float (&sum)[2][wide]) {
+    float d[wide], own[wide];
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+        d[i] = element_to_float(x.at[i]) - c.mean[i];
+        own[i] = element_to_float(g->at[i]);
+    }
+    if (job.relu && job.output) {
+        const wide_elements<E, wide> out = norm_load<E, wide>(y);
+#pragma unroll
+        for (int i = 0; i < wide; ++i) {
+            own[i] = element_to_float(out.at[i]) <= 0.0f ? 0.0f : own[i];
         }
-        sum[0][i] += t;
-        sum[1][i] = fmaf(t, d, sum[1][i]);
+    } else if (job.relu) {
+        norm_mask<E>(c, d, own);
+    }
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+        sum[0][i] += own[i];
+        sum[1][i] = fmaf(own[i], d[i], sum[1][i]);
+        g->at[i] = element_from_float<E>(own[i]);
     }
 }
 
 // All rows of a thread, from first to last. kept: where the gradient behind the ReLU is written, or
-// null. Returns the slot of the last batch.
+// null. Leaves *at behind the last batch.
 template <typename E, int wide, bool backward>
-SPIRA_DEVICE int norm_sum(const norm_job &job, const norm_column<wide> &c,
-                          const norm_walk<E, wide, backward> &w, E *kept, float (&sum)[2][wide]) {
+SPIRA_DEVICE void norm_sum(const norm_job &job, const norm_column<wide> &c,
+                           const norm_walk<E, wide, backward> &w, char *kept, norm_cursor *at,
+                           float (&sum)[2][wide]) {
     typedef norm_walk<E, wide, backward> walk;
-    int slot = -1;
+    norm_cursor next = *at;
     for (int b = 0; b < norm_ahead; ++b) {
-        norm_copy_batch<false>(w, b, b);
+        norm_copy_batch<false>(w, next);
+        norm_move<1>(w, &next);
     }
-    for (int b = 0; b < w.batches; ++b) {
-        slot = norm_slot(w, slot + 1);
-        norm_copy_batch<false>(w, b + norm_ahead, norm_slot(w, slot + norm_ahead));
+    while (at->batch < w.batches) {
+        norm_copy_batch<false>(w, next);
+        norm_move<1>(w, &next);
         async_copy_wait_but<norm_ahead>();
 #pragma unroll
         for (int j = 0; j < walk::batch; ++j) {
-            const int row = b * walk::batch + j;
-            if (row < w.rows) {
-                wide_elements<E, wide> g = {}, y = {};
-                if (backward)
-                    g = norm_load<E, wide>(norm_at(w, slot, j, 1));
-                if (backward && w.third)
-                    y = norm_load<E, wide>(norm_third_at(w, b, j));
-                norm_add<E, wide, backward>(job, c, norm_load<E, wide>(norm_at(w, slot, j)), g, y,
-                                            sum);
-                if (backward && kept)
-                    norm_store(kept + row * w.stride, g);
-                if (backward && w.third)
-                    memcpy(norm_at(w, slot, j, 1), &g, sizeof g);
+            if (at->batch * walk::batch + j < w.rows) {
+                const wide_elements<E, wide> x = norm_load<E, wide>(norm_at(w, *at, j));
+                if constexpr (backward) {
+                    E *const to = norm_gradient_at(w, *at, j);
+                    wide_elements<E, wide> g = norm_load<E, wide>(to);
+                    norm_add_gradient(job, c, x, &g, norm_third_at(w, *at, j), sum);
+                    if (job.relu)
+                        norm_hold(to, g);
+                    if (kept)
+                        norm_store((E *)(kept + at->from + j * w.stride), g);
+                } else {
+                    norm_add(c, x, sum);
+                }
             }
         }
+        norm_move<1>(w, at);
     }
-    return slot;
 }
 
 // Adds up the values of the lanes of a warp that are equal modulo `lanes`; adds those of a lane
@@ -404,17 +460,32 @@ SPIRA_DEVICE void norm_finish(const norm_params &p, int slice, const float *slot
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// One pack of y.
+// One row of y.
 template <typename E, int wide>
 SPIRA_DEVICE wide_elements<E, wide> norm_forward(const norm_job &job, const norm_column<wide> &c,
                                                  const wide_elements<E, wide> &x,
                                                  const wide_elements<E, wide> &residual) {
+    float y[wide];
     wide_elements<E, wide> out;
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
-        float y = norm_value(element_to_float(x.at[i]), c.mean[i], c.scale[i], c.bias[i]);
-        y += job.residual ? element_to_float(residual.at[i]) : 0.0f;
-        out.at[i] = element_from_float<E>(job.relu && y <= 0.0f ? 0.0f : y);
+        y[i] = norm_value(element_to_float(x.at[i]) - c.mean[i], c.scale[i], c.bias[i]);
+    }
+    if (job.residual) {
+#pragma unroll
+        for (int i = 0; i < wide; ++i) {
+            y[i] += element_to_float(residual.at[i]);
+        }
+    }
+    if (job.relu) {
+#pragma unroll
+        for (int i = 0; i < wide; ++i) {
+            y[i] = y[i] <= 0.0f ? 0.0f : y[i]; // NaN stays
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+        out.at[i] = element_from_float<E>(y[i]);
     }
     return out;
 }
@@ -439,53 +510,58 @@ SPIRA_DEVICE norm_rest<wide> norm_rest_of(const norm_job &job, int column, const
     return s;
 }
 
-// One pack of the gradient of x. Where y was kept, g is behind the ReLU already.
+// One row of the gradient of x. masks: g is the gradient in front of the ReLU.
 template <typename E, int wide>
 SPIRA_DEVICE wide_elements<E, wide>
-norm_gradient(const norm_job &job, const norm_column<wide> &c, const norm_rest<wide> &s,
-              const wide_elements<E, wide> &x, const wide_elements<E, wide> &g) {
+norm_gradient(const norm_column<wide> &c, const norm_rest<wide> &s, const wide_elements<E, wide> &x,
+              const wide_elements<E, wide> &g, bool masks) {
+    float d[wide], own[wide];
     wide_elements<E, wide> out;
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
-        const float v = element_to_float(x.at[i]);
-        float own = element_to_float(g.at[i]);
-        if (!job.output) {
-            own = norm_masked<E, wide>(job, c, i, v, own, E());
-        }
-        const float rest = fmaf(v - c.mean[i], s.slope[i], own - s.ones[i]);
+        d[i] = element_to_float(x.at[i]) - c.mean[i];
+        own[i] = element_to_float(g.at[i]);
+    }
+    if (masks) {
+        norm_mask<E>(c, d, own);
+    }
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+        const float rest = fmaf(d[i], s.slope[i], own[i] - s.ones[i]);
         out.at[i] = element_from_float<E>(c.scale[i] * rest);
     }
     return out;
 }
 
-// All rows of a thread, from last to first. slot: of the last batch
+// All rows of a thread, from last to first. at: the last batch; next: the next one to copy
 template <typename E, int wide, bool backward>
 SPIRA_DEVICE void norm_write(const norm_job &job, const norm_column<wide> &c,
                              const norm_rest<wide> &s, const norm_walk<E, wide, backward> &w,
-                             int slot) {
+                             norm_cursor at, norm_cursor next) {
     typedef norm_walk<E, wide, backward> walk;
-    E *const to = (E *)(backward ? job.grad_x : job.y) + w.offset;
-    for (int b = w.batches - 1; b >= 0; --b) {
-        norm_copy_batch<true>(w, b - norm_ahead, norm_slot(w, slot - norm_ahead));
+    char *const to = (char *)(backward ? job.grad_x : job.y);
+    const bool masks = backward && job.relu && !w.third;
+    while (at.batch >= 0) {
+        norm_copy_batch<true>(w, next);
+        norm_move<-1>(w, &next);
         async_copy_wait_but<norm_ahead>();
 #pragma unroll
         for (int j = 0; j < walk::batch; ++j) {
-            const int row = b * walk::batch + j;
-            if (row < w.rows) {
-                const wide_elements<E, wide> x = norm_load<E, wide>(norm_at(w, slot, j));
+            if (at.batch * walk::batch + j < w.rows) {
+                const wide_elements<E, wide> x = norm_load<E, wide>(norm_at(w, at, j));
                 wide_elements<E, wide> out, z = {};
                 if constexpr (backward) {
-                    z = norm_load<E, wide>(norm_at(w, slot, j, 1));
-                    out = norm_gradient<E, wide>(job, c, s, x, z);
+                    z = norm_load<E, wide>(norm_gradient_at(w, at, j));
+                    out = norm_gradient(c, s, x, z, masks && at.batch < w.kept);
                 } else {
                     if (w.third)
-                        z = norm_load<E, wide>(norm_third_at(w, b, j));
-                    out = norm_forward<E, wide>(job, c, x, z);
+                        z = norm_load<E, wide>(norm_third_at(w, at, j));
+                    out = norm_forward(job, c, x, z);
                 }
-                norm_store(to + row * w.stride, out);
+                norm_store((E *)(to + at.from + j * w.stride), out);
             }
         }
-        slot = norm_slot(w, slot - 1);
+        norm_move<-1>(w, &at);
     }
     async_copy_wait();
 }
@@ -493,9 +569,8 @@ SPIRA_DEVICE void norm_write(const norm_job &job, const norm_column<wide> &c,
 // ---- kernels ------------------------------------------------------------------------------------
 
 // The gradient behind the ReLU is a result, or what the second reading needs instead of y.
-template <typename E>
-SPIRA_DEVICE E *norm_kept(const norm_job &job) {
-    return (E *)(job.grad_residual ? job.grad_residual : job.output ? job.grad_x : nullptr);
+SPIRA_DEVICE char *norm_kept(const norm_job &job) {
+    return (char *)(job.grad_residual ? job.grad_residual : job.output ? job.grad_x : nullptr);
 }
 
 // A part of a slice.
@@ -518,11 +593,15 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, norm_shared *shared
             c.mean[i] = element_to_float(first.at[i]);
         }
     }
-    E *const kept = backward ? norm_kept<E>(job) : nullptr;
-    const int last = norm_sum<E, wide, backward>(job, c, w, kept ? kept + w.offset : kept, sum);
-    w.g = kept ? kept + w.offset : w.g;
-    for (int b = 1; b <= norm_ahead; ++b) { // forward: the residual, while others are waited for
-        norm_copy_batch<true>(w, w.batches - b, 0);
+    char *const kept = backward ? norm_kept(job) : nullptr;
+    norm_cursor last = {0, w.offset, 0};
+    norm_sum(job, c, w, kept, &last, sum);
+    norm_move<-1>(w, &last);
+    w.g = kept ? kept : w.g;
+    norm_cursor next = last;
+    for (int b = 0; b < norm_ahead; ++b) { // forward: the residual, while others are waited for
+        norm_copy_batch<true>(w, next);
+        norm_move<-1>(w, &next);
     }
     float *const slots = p.slots + (int64_t)slice * p.parts * 2 * channels;
     norm_sum_part<wide>(at, sum, slots + blockIdx.y * 2 * channels, shared);
@@ -538,7 +617,7 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, norm_shared *shared
     } else if (w.rows) {
         c = norm_column_of<wide>(job, at.column, results, results + channels);
     }
-    norm_write<E, wide, backward>(job, c, s, w, last);
+    norm_write(job, c, s, w, last, next);
     norm_clear<E, wide>(job, at, backward ? job.grad_x : job.y);
     norm_clear<E, wide>(job, at, backward ? job.grad_residual : nullptr);
 }
@@ -590,7 +669,7 @@ SPIRA_KERNEL void __launch_bounds__(apply_threads, apply_resident)
         for (int j = 0; j < apply_batch; ++j) {
             if (r + j * step < rows) {
                 norm_store((E *)job.y + (r + j * step) * job.channels + column,
-                           norm_forward<E, wide>(job, c, x[j], z[j]));
+                           norm_forward(job, c, x[j], z[j]));
             }
         }
     }
