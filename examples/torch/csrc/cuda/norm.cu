@@ -236,10 +236,10 @@ SPIRA_DEVICE E *norm_third_at(const norm_walk<E, wide, backward> &w, const norm_
     return (E *)(w.memory_3 + ((unsigned)c.batch % norm_held * w.batch + j) * w.step);
 }
 
-template <int bytes>
-SPIRA_DEVICE void norm_copy(void *to, const char *from) {
-    if constexpr (bytes < 16) {
-        memcpy(to, from, bytes);
+template <int wide, typename E>
+SPIRA_DEVICE void norm_copy(E *to, const char *from) {
+    if constexpr (wide == 1) {
+        *to = *(const E *)from;
     } else {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
         *(uint4 *)to = *(const uint4 *)from;
@@ -259,12 +259,12 @@ SPIRA_DEVICE void norm_copy_batch(const norm_walk<E, wide, backward> &w, const n
         if ((unsigned)(c.batch * walk::batch + j) < (unsigned)w.rows) {
             const int64_t from = c.from + j * w.stride;
             if (!again || c.batch < w.kept) {
-                norm_copy<walk::pack>(norm_at(w, c, j), w.x + from);
+                norm_copy<wide>(norm_at(w, c, j), w.x + from);
                 if (backward)
-                    norm_copy<walk::pack>(norm_gradient_at(w, c, j), w.g + from);
+                    norm_copy<wide>(norm_gradient_at(w, c, j), w.g + from);
             }
             if (again != backward && w.third) {
-                norm_copy<walk::pack>(norm_third_at(w, c, j), w.third + from);
+                norm_copy<wide>(norm_third_at(w, c, j), w.third + from);
             }
         }
     }
