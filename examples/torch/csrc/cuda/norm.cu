@@ -40,14 +40,14 @@ static int norm_blocks(const device_info *info, bool backward) {
 
 struct norm_params {
     norm_job job;
-    float *slots; // [slices, parts, 2, channels of a slice]
+    float *slots; // [slices, parts, columns of a slice, 2, channels of a column]
     int slices, parts;
     int ring; // batches of a thread's rows in shared memory
 };
 
 struct alignas(16) norm_shared {
-    float warps[norm_threads / 32][norm_sums]; // two sums for each channel of a slice
-    float results[norm_sums];                  // of them: mean and invstd; backward: the sums
+    // Of each column of a slice two values for each channel, [2, channels].
+    float warps[norm_threads / 32][norm_sums], results[norm_sums];
 };
 
 SPIRA_DEVICE int64_t norm_rows(const norm_job &job) {
@@ -119,19 +119,26 @@ struct norm_column {
     float mean[wide], scale[wide], bias[wide];
 };
 
-// mean, invstd: of the column
+// Without statistics.
 template <int wide>
-SPIRA_DEVICE norm_column<wide> norm_column_of(const norm_job &job, int column, const float *mean,
-                                              const float *invstd) {
-    norm_column<wide> c;
+SPIRA_DEVICE norm_column<wide> norm_column_of(const norm_job &job, int column) {
+    norm_column<wide> c = {};
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
-        const int channel = column * wide + i;
-        c.mean[i] = mean[i];
-        c.scale[i] = invstd[i] * (job.weight ? job.weight[channel] : 1.0f);
-        c.bias[i] = job.bias ? job.bias[channel] : 0.0f;
+        c.scale[i] = job.weight ? job.weight[column * wide + i] : 1.0f;
+        c.bias[i] = job.bias ? job.bias[column * wide + i] : 0.0f;
     }
     return c;
+}
+
+// mean, invstd: of the column
+template <int wide>
+SPIRA_DEVICE void norm_column_set(norm_column<wide> *c, const float *mean, const float *invstd) {
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+        c->mean[i] = mean[i];
+        c->scale[i] *= invstd[i];
+    }
 }
 
 // The output before the residual and the ReLU, from x - mean. Backward computes it again: the same
@@ -175,9 +182,9 @@ struct norm_walk {
 };
 
 template <typename E, int wide, bool backward>
-SPIRA_DEVICE norm_walk<E, wide, backward> norm_walk_of(const norm_params &p, const norm_place &at) {
+SPIRA_DEVICE norm_walk<E, wide, backward> norm_walk_of(const norm_params &p, const norm_place &at,
+                                                       char *memory) {
     typedef norm_walk<E, wide, backward> walk;
-    extern __shared__ __align__(128) char norm_memory[];
     const unsigned rows = (unsigned)norm_rows(p.job), parts = (unsigned)p.parts;
     const unsigned each = (rows + parts - 1) / parts, first = blockIdx.y * each;
     const int own = (int)min_of((int64_t)each, (int64_t)rows - first) - at.line;
@@ -194,7 +201,7 @@ SPIRA_DEVICE norm_walk<E, wide, backward> norm_walk_of(const norm_params &p, con
     w.step = (int)blockDim.x * walk::pack;
     w.slot = w.step * walk::batch * walk::arrays;
     w.ring = p.ring * w.slot;
-    w.memory = norm_memory + threadIdx.x * walk::pack;
+    w.memory = memory + threadIdx.x * walk::pack;
     w.memory_3 = w.memory + w.ring;
     return w;
 }
@@ -276,12 +283,12 @@ SPIRA_DEVICE void norm_copy_batch(const norm_walk<E, wide, backward> &w, const n
 // One row. Forward: the sums of d = x - c.mean, near the true mean, and of d * d.
 template <typename E, int wide>
 SPIRA_DEVICE void norm_add(const norm_column<wide> &c, const wide_elements<E, wide> &x,
-                           float (&sum)[2][wide]) {
+                           float (&sum)[2 * wide]) {
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
         const float d = element_to_float(x.at[i]) - c.mean[i];
-        sum[0][i] += d;
-        sum[1][i] = fmaf(d, d, sum[1][i]);
+        sum[i] += d;
+        sum[wide + i] = fmaf(d, d, sum[wide + i]);
     }
 }
 
@@ -290,7 +297,7 @@ SPIRA_DEVICE void norm_add(const norm_column<wide> &c, const wide_elements<E, wi
 template <typename E, int wide>
 SPIRA_DEVICE void norm_add_gradient(const norm_job &job, const norm_column<wide> &c,
                                     const wide_elements<E, wide> &x, wide_elements<E, wide> *g,
-                                    const E *y, float (&sum)[2][wide]) {
+                                    const E *y, float (&sum)[2 * wide]) {
     float d[wide], own[wide];
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
@@ -308,8 +315,8 @@ SPIRA_DEVICE void norm_add_gradient(const norm_job &job, const norm_column<wide>
     }
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
-        sum[0][i] += own[i];
-        sum[1][i] = fmaf(own[i], d[i], sum[1][i]);
+        sum[i] += own[i];
+        sum[wide + i] = fmaf(own[i], d[i], sum[wide + i]);
         g->at[i] = element_from_float<E>(own[i]);
     }
 }
@@ -319,7 +326,7 @@ SPIRA_DEVICE void norm_add_gradient(const norm_job &job, const norm_column<wide>
 template <typename E, int wide, bool backward>
 SPIRA_DEVICE void norm_sum(const norm_job &job, const norm_column<wide> &c,
                            const norm_walk<E, wide, backward> &w, char *kept, norm_cursor *at,
-                           float (&sum)[2][wide]) {
+                           float (&sum)[2 * wide]) {
     typedef norm_walk<E, wide, backward> walk;
     norm_cursor next = *at;
     for (int b = 0; b < norm_ahead; ++b) {
@@ -351,10 +358,10 @@ SPIRA_DEVICE void norm_sum(const norm_job &job, const norm_column<wide> &c,
     }
 }
 
-// Adds up the values of the lanes of a warp that are equal modulo `lanes`; adds those of a lane
-// below to shared memory.
+// Adds up the values of the lanes of a warp that are equal modulo `lanes`, and writes them to
+// shared memory, one lane's behind the other's.
 template <int lanes, int values>
-SPIRA_DEVICE void norm_fold(float (&v)[values], norm_shared *shared, const int (&place)[values]) {
+SPIRA_DEVICE void norm_fold(float (&v)[values], norm_shared *shared) {
 #pragma unroll
     for (int i = 0; i < values; ++i) {
 #pragma unroll
@@ -362,7 +369,7 @@ SPIRA_DEVICE void norm_fold(float (&v)[values], norm_shared *shared, const int (
             v[i] += __shfl_xor_sync(0xffffffffu, v[i], step);
         }
         if (threadIdx.x % 32 < lanes) {
-            shared->warps[threadIdx.x / 32][place[i]] = v[i];
+            shared->warps[threadIdx.x / 32][threadIdx.x % 32 * values + i] = v[i];
         }
     }
     __syncthreads();
@@ -378,56 +385,43 @@ SPIRA_DEVICE float norm_total(const norm_shared *shared, int i) {
     return total;
 }
 
-// Writes the sums of a part to its slots.
-template <int wide>
-SPIRA_DEVICE void norm_sum_part(const norm_place &at, float (&sum)[2][wide], float *slots,
-                                norm_shared *shared) {
-    constexpr int width = norm_width(wide), channels = width * wide;
-    float v[2 * wide];
-    int place[2 * wide];
-#pragma unroll
-    for (int i = 0; i < 2 * wide; ++i) {
-        v[i] = sum[i / wide][i % wide];
-        place[i] = i / wide * channels + at.x * wide + i % wide;
-    }
-    norm_fold<width>(v, shared, place);
-    if (threadIdx.x < 2 * channels) {
-        slots[threadIdx.x] = norm_total(shared, (int)threadIdx.x);
-    }
-}
-
-// The results of a channel from its sums, for the thread block, and in memory if it `writes`.
-template <typename E, bool backward>
-SPIRA_DEVICE void norm_channel(const norm_job &job, int channel, float a, float b, bool writes,
-                               float *first, float *second) {
-    if (backward) {
-        *first = a;
-        *second = b * job.invstd[channel];
-        if (writes) {
-            job.bias_grad[channel] = *first;
-            job.weight_grad[channel] = *second;
-        }
-        return;
-    }
-    const float n = (float)norm_rows(job);
-    const float centre = n > 0.0f ? element_to_float(((const E *)job.x)[channel]) : 0.0f;
-    const float shift = n > 0.0f ? a / n : 0.0f;
-    const float spread = n > 0.0f ? b / n - shift * shift : 0.0f;
-    const float variance = spread < 0.0f ? 0.0f : spread; // NaN stays
-    *first = centre + shift;
-    *second = rsqrtf(variance + job.eps);
-    if (!writes) {
-        return;
-    }
-    job.mean[channel] = *first;
-    job.invstd[channel] = *second;
+// Writes the statistics of a channel, and the running ones.
+SPIRA_DEVICE void norm_record(const norm_job &job, int channel, float n, float mean, float variance,
+                              float invstd) {
+    job.mean[channel] = mean;
+    job.invstd[channel] = invstd;
     if (job.running_mean && n > 0.0f) {
         const float unbiased = variance * n / fmaxf(n - 1.0f, 1.0f);
-        job.running_mean[channel] += job.momentum * (*first - job.running_mean[channel]);
+        job.running_mean[channel] += job.momentum * (mean - job.running_mean[channel]);
         job.running_var[channel] += job.momentum * (unbiased - job.running_var[channel]);
     }
     if (job.batches && channel == 0) {
         *job.batches += 1;
+    }
+}
+
+// The results of a channel from its sums, a and b: forward mean and invstd, backward what
+// norm_gradient takes away. The first part writes them. given: the first x; backward invstd
+template <bool backward>
+SPIRA_DEVICE void norm_channel(const norm_job &job, int channel, float n, float given, float a,
+                               float b, float *first, float *second) {
+    const float inverse_n = 1.0f / fmaxf(n, 1.0f);
+    if (backward) {
+        *first = a * inverse_n;
+        *second = -given * given * b * inverse_n;
+        if (blockIdx.y == 0) {
+            job.bias_grad[channel] = a;
+            job.weight_grad[channel] = b * given;
+        }
+        return;
+    }
+    const float shift = a / fmaxf(n, 1.0f);
+    const float spread = b / fmaxf(n, 1.0f) - shift * shift;
+    const float variance = spread < 0.0f ? 0.0f : spread; // NaN stays
+    *first = n > 0.0f ? given + shift : 0.0f;
+    *second = rsqrtf(variance + job.eps);
+    if (blockIdx.y == 0) {
+        norm_record(job, channel, n, *first, variance, *second);
     }
 }
 
@@ -437,23 +431,30 @@ template <typename E, int wide, bool backward>
 SPIRA_DEVICE void norm_finish(const norm_params &p, int slice, const float *slots,
                               norm_shared *shared) {
     constexpr int channels = norm_width(wide) * wide, quads = 2 * channels / 4;
-    const int thread = (int)threadIdx.x, quad = thread % quads;
+    const int thread = (int)threadIdx.x, channel = slice * channels + thread;
+    const bool has_channel = thread < channels && channel < p.job.channels;
+    float n = 0.0f, given = 0.0f; // loaded together with the sums
+    if (has_channel) {
+        n = (float)norm_rows(p.job);
+        given = backward         ? p.job.invstd[channel]
+                : p.job.capacity ? element_to_float(((const E *)p.job.x)[channel])
+                                 : 0.0f;
+    }
     float v[4] = {};
 #pragma unroll 4
     for (int part = thread / quads; part < p.parts; part += (int)blockDim.x / quads) {
-        const float4 more = ((const float4 *)slots)[part * quads + quad];
+        const float4 more = ((const float4 *)slots)[part * quads + thread % quads];
         v[0] += more.x;
         v[1] += more.y;
         v[2] += more.z;
         v[3] += more.w;
     }
-    const int place[4] = {quad * 4, quad * 4 + 1, quad * 4 + 2, quad * 4 + 3};
-    norm_fold<quads>(v, shared, place);
-    const int channel = slice * channels + thread;
-    if (thread < channels && channel < p.job.channels) {
-        norm_channel<E, backward>(p.job, channel, norm_total(shared, thread),
-                                  norm_total(shared, channels + thread), blockIdx.y == 0,
-                                  &shared->results[thread], &shared->results[channels + thread]);
+    norm_fold<quads>(v, shared);
+    if (has_channel) {
+        const int at = thread / wide * 2 * wide + thread % wide;
+        norm_channel<backward>(p.job, channel, n, given, norm_total(shared, at),
+                               norm_total(shared, at + wide), &shared->results[at],
+                               &shared->results[at + wide]);
     }
     __syncthreads();
 }
@@ -490,31 +491,12 @@ SPIRA_DEVICE wide_elements<E, wide> norm_forward(const norm_job &job, const norm
     return out;
 }
 
-// What is taken away from the gradient behind the ReLU: a constant, and a multiple of x - mean.
-template <int wide>
-struct norm_rest {
-    float ones[wide], slope[wide];
-};
-
-// ones, normals: the sums of the column
-template <int wide>
-SPIRA_DEVICE norm_rest<wide> norm_rest_of(const norm_job &job, int column, const float *ones,
-                                          const float *normals) {
-    const float inverse_n = 1.0f / fmaxf((float)norm_rows(job), 1.0f);
-    norm_rest<wide> s;
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        s.ones[i] = ones[i] * inverse_n;
-        s.slope[i] = -job.invstd[column * wide + i] * normals[i] * inverse_n;
-    }
-    return s;
-}
-
-// One row of the gradient of x. masks: g is the gradient in front of the ReLU.
+// One row of the gradient of x. rest: what is taken away from the gradient behind the ReLU, a
+// constant and a multiple of x - mean. masks: g is the gradient in front of the ReLU.
 template <typename E, int wide>
 SPIRA_DEVICE wide_elements<E, wide>
-norm_gradient(const norm_column<wide> &c, const norm_rest<wide> &s, const wide_elements<E, wide> &x,
-              const wide_elements<E, wide> &g, bool masks) {
+norm_gradient(const norm_column<wide> &c, const float (&rest)[2 * wide],
+              const wide_elements<E, wide> &x, const wide_elements<E, wide> &g, bool masks) {
     float d[wide], own[wide];
     wide_elements<E, wide> out;
 #pragma unroll
@@ -527,8 +509,8 @@ norm_gradient(const norm_column<wide> &c, const norm_rest<wide> &s, const wide_e
     }
 #pragma unroll
     for (int i = 0; i < wide; ++i) {
-        const float rest = fmaf(d[i], s.slope[i], own[i] - s.ones[i]);
-        out.at[i] = element_from_float<E>(c.scale[i] * rest);
+        const float left = fmaf(d[i], rest[wide + i], own[i] - rest[i]);
+        out.at[i] = element_from_float<E>(c.scale[i] * left);
     }
     return out;
 }
@@ -536,7 +518,7 @@ norm_gradient(const norm_column<wide> &c, const norm_rest<wide> &s, const wide_e
 // All rows of a thread, from last to first. at: the last batch; next: the next one to copy
 template <typename E, int wide, bool backward>
 SPIRA_DEVICE void norm_write(const norm_job &job, const norm_column<wide> &c,
-                             const norm_rest<wide> &s, const norm_walk<E, wide, backward> &w,
+                             const float (&rest)[2 * wide], const norm_walk<E, wide, backward> &w,
                              norm_cursor at, norm_cursor next) {
     typedef norm_walk<E, wide, backward> walk;
     char *const to = (char *)(backward ? job.grad_x : job.y);
@@ -552,7 +534,7 @@ SPIRA_DEVICE void norm_write(const norm_job &job, const norm_column<wide> &c,
                 wide_elements<E, wide> out, z = {};
                 if constexpr (backward) {
                     z = norm_load<E, wide>(norm_gradient_at(w, at, j));
-                    out = norm_gradient(c, s, x, z, masks && at.batch < w.kept);
+                    out = norm_gradient(c, rest, x, z, masks && at.batch < w.kept);
                 } else {
                     if (w.third)
                         z = norm_load<E, wide>(norm_third_at(w, at, j));
@@ -575,26 +557,27 @@ SPIRA_DEVICE char *norm_kept(const norm_job &job) {
 
 // A part of a slice.
 template <typename E, int wide, bool backward>
-SPIRA_DEVICE void norm_part(const norm_params &p, int slice, norm_shared *shared) {
-    constexpr int channels = norm_width(wide) * wide;
-    const norm_place at = norm_place_of<wide>(slice);
+SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_shared *shared) {
+    constexpr int width = norm_width(wide), sums = 2 * width * wide;
     const norm_job &job = p.job;
-    norm_walk<E, wide, backward> w = norm_walk_of<E, wide, backward>(p, at);
+    const norm_place at = norm_place_of<wide>(slice);
+    norm_walk<E, wide, backward> w = norm_walk_of<E, wide, backward>(p, at, memory);
     norm_column<wide> c = {};
-    norm_rest<wide> s = {};
-    float sum[2][wide] = {};
-    if (w.rows && backward) {
-        c = norm_column_of<wide>(job, at.column, job.mean + at.column * wide,
-                                 job.invstd + at.column * wide);
-    } else if (w.rows) {
-        const auto first = norm_load<E, wide>((const E *)job.x + at.column * wide);
+    if (w.rows) {
+        c = norm_column_of<wide>(job, at.column);
+        if constexpr (backward) {
+            norm_column_set(&c, job.mean + at.column * wide, job.invstd + at.column * wide);
+        } else {
+            const auto first = norm_load<E, wide>((const E *)job.x + at.column * wide);
 #pragma unroll
-        for (int i = 0; i < wide; ++i) {
-            c.mean[i] = element_to_float(first.at[i]);
+            for (int i = 0; i < wide; ++i) {
+                c.mean[i] = element_to_float(first.at[i]);
+            }
         }
     }
     char *const kept = backward ? norm_kept(job) : nullptr;
     norm_cursor last = {0, w.offset, 0};
+    float sum[2 * wide] = {};
     norm_sum(job, c, w, kept, &last, sum);
     norm_move<-1>(w, &last);
     w.g = kept ? kept : w.g;
@@ -603,21 +586,25 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, norm_shared *shared
         norm_copy_batch<true>(w, next);
         norm_move<-1>(w, &next);
     }
-    float *const slots = p.slots + (int64_t)slice * p.parts * 2 * channels;
-    norm_sum_part<wide>(at, sum, slots + blockIdx.y * 2 * channels, shared);
+    float *const slots = p.slots + (int64_t)slice * p.parts * sums;
+    norm_fold<width>(sum, shared);
+    if (threadIdx.x < sums) {
+        slots[blockIdx.y * sums + threadIdx.x] = norm_total(shared, (int)threadIdx.x);
+    }
     if (p.parts > 1) {
         cooperative_groups::this_grid().sync();
     } else {
         __syncthreads();
     }
     norm_finish<E, wide, backward>(p, slice, slots, shared);
-    const float *const results = shared->results + at.x * wide;
-    if (w.rows && backward) {
-        s = norm_rest_of<wide>(job, at.column, results, results + channels);
-    } else if (w.rows) {
-        c = norm_column_of<wide>(job, at.column, results, results + channels);
+    const float *const results = shared->results + at.x * 2 * wide;
+    float rest[2 * wide] = {};
+    if constexpr (backward) {
+        memcpy(rest, results, sizeof rest);
+    } else {
+        norm_column_set(&c, results, results + wide);
     }
-    norm_write(job, c, s, w, last, next);
+    norm_write(job, c, rest, w, last, next);
     norm_clear<E, wide>(job, at, backward ? job.grad_x : job.y);
     norm_clear<E, wide>(job, at, backward ? job.grad_residual : nullptr);
 }
@@ -626,10 +613,11 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, norm_shared *shared
 template <typename E, int wide, bool backward>
 SPIRA_KERNEL void __launch_bounds__(norm_threads, 1)
     norm_kernel(const __grid_constant__ norm_params p) {
+    extern __shared__ __align__(128) char norm_memory[];
     __shared__ norm_shared shared;
     pdl_wait();
     for (int slice = (int)blockIdx.x; slice < p.slices; slice += (int)gridDim.x) {
-        norm_part<E, wide, backward>(p, slice, &shared);
+        norm_part<E, wide, backward>(p, slice, norm_memory, &shared);
         __syncthreads();
     }
 }
@@ -651,8 +639,8 @@ SPIRA_KERNEL void __launch_bounds__(apply_threads, apply_resident)
         const int channel = at.column * wide + i;
         invstd[i] = job.var ? rsqrtf(job.var[channel] + job.eps) : job.invstd[channel];
     }
-    const norm_column<wide> c =
-        norm_column_of<wide>(job, at.column, job.mean + at.column * wide, invstd);
+    norm_column<wide> c = norm_column_of<wide>(job, at.column);
+    norm_column_set(&c, job.mean + at.column * wide, invstd);
     const int64_t rows = norm_rows(job), column = at.column * wide;
     for (int64_t r = (int64_t)blockIdx.y * at.lines + at.line; r < rows; r += step * apply_batch) {
         wide_elements<E, wide> x[apply_batch] = {}, z[apply_batch] = {}; // loaded together
