@@ -2,15 +2,12 @@
 // examples/torch/csrc/cuda/norm.cu: the kernels of norm.h.
 //
 // Each direction is one kernel. A thread block has a part of the rows of a slice, some neighbouring
-// channels: it sums its part, waits for the others, adds up the sums of all parts of its slice and
-// writes its part. The rows stay in shared memory in between; of a part that is larger, those that
-// were read last.
-#include "../norm.h"
+// channels: it sums its part, waits for the others, adds up the sums of all parts of its slice, and
+// writes its part, from the end on: what was read last is in the GPU's caches still.
+#include "norm_column.cuh"
 
 #include "spira/base/async.cuh"
 #include "spira/base/launch.cuh"
-#include "spira/base/wide.cuh"
-#include "spira/numeric.cuh"
 
 #ifdef __CUDACC__
 #include <cooperative_groups.h>
@@ -42,7 +39,6 @@ struct norm_params {
     norm_job job;
     float *slots; // [slices, parts, columns of a slice, 2, channels of a column]
     int slices, parts;
-    int ring; // batches of a thread's rows in shared memory
 };
 
 struct alignas(16) norm_shared {
@@ -70,37 +66,6 @@ SPIRA_DEVICE norm_place norm_place_of(int slice) {
     return p;
 }
 
-template <typename E, int wide>
-SPIRA_DEVICE wide_elements<E, wide> norm_load(const E *from) {
-    wide_elements<E, wide> to;
-    if constexpr (wide == 1) {
-        to.at[0] = *from;
-    } else {
-        wide_read(from, to);
-    }
-    return to;
-}
-
-template <typename E, int wide>
-SPIRA_DEVICE void norm_store(E *to, const wide_elements<E, wide> &from) {
-    if constexpr (wide == 1) {
-        *to = from.at[0];
-    } else {
-        wide_write(from, to);
-    }
-}
-
-// To shared memory.
-template <typename E, int wide>
-SPIRA_DEVICE void norm_hold(E *to, const wide_elements<E, wide> &from) {
-    if constexpr (wide == 1) {
-        *to = from.at[0];
-    } else {
-        shared_store_4(shared_address(to), make_uint4(wide_word(from, 0), wide_word(from, 1),
-                                                      wide_word(from, 2), wide_word(from, 3)));
-    }
-}
-
 // Rows behind the count are zeros.
 template <typename E, int wide>
 SPIRA_DEVICE void norm_clear(const norm_job &job, const norm_place &at, void *rows) {
@@ -111,74 +76,21 @@ SPIRA_DEVICE void norm_clear(const norm_job &job, const norm_place &at, void *ro
     }
 }
 
-// ---- channels -----------------------------------------------------------------------------------
-
-// What the output of a column is made with.
-template <int wide>
-struct norm_column {
-    float mean[wide], scale[wide], bias[wide];
-};
-
-// Without statistics.
-template <int wide>
-SPIRA_DEVICE norm_column<wide> norm_column_of(const norm_job &job, int column) {
-    norm_column<wide> c = {};
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        c.scale[i] = job.weight ? job.weight[column * wide + i] : 1.0f;
-        c.bias[i] = job.bias ? job.bias[column * wide + i] : 0.0f;
-    }
-    return c;
-}
-
-// mean, invstd: of the column
-template <int wide>
-SPIRA_DEVICE void norm_column_set(norm_column<wide> *c, const float *mean, const float *invstd) {
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        c->mean[i] = mean[i];
-        c->scale[i] *= invstd[i];
-    }
-}
-
-// The output before the residual and the ReLU, from x - mean. Backward computes it again: the same
-// bits.
-SPIRA_DEVICE float norm_value(float d, float scale, float bias) {
-    return fmaf(d, scale, bias);
-}
-
-// The largest value that becomes 0 in the format.
-template <typename E>
-SPIRA_DEVICE constexpr float norm_zero() {
-    return sizeof(E) == 4 ? 0.0f : std::is_same<E, __half>::value ? 0x1p-25f : 0x1p-134f;
-}
-
-// Where the output was 0, the gradient becomes 0, that of NaN, too, but NaN stays where the output
-// is none: what scales losses sees it. d: x - mean
-template <typename E, int wide>
-SPIRA_DEVICE void norm_mask(const norm_column<wide> &c, const float (&d)[wide], float (&g)[wide]) {
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        g[i] = norm_value(d[i], c.scale[i], c.bias[i]) <= norm_zero<E>() ? 0.0f : g[i];
-    }
-}
-
 // ---- the rows of a thread -----------------------------------------------------------------------
 
-// Every `lines`th row of a part, in batches. They lie in places of shared memory that no other
-// thread reads: the latest batches of what is read twice (x; backward the gradient, too), and
-// norm_held of the third array, which is read once (the residual; backward y). Sizes in bytes.
+// Every `lines`th row of a part, in batches. They are copied to shared memory, norm_held batches in
+// turn, to places that no other thread reads. Arrays: x; backward the gradient; last the third,
+// which is read in one of the two loops (forward the residual, backward y). Sizes in bytes.
 template <typename E, int wide, bool backward>
 struct norm_walk {
-    static constexpr int batch = backward ? 1 : 2, arrays = backward ? 2 : 1;
-    static constexpr int pack = sizeof(E) * wide;
+    static constexpr int batch = backward ? 1 : 2, arrays = backward ? 3 : 2;
+    static constexpr int pack = sizeof(E) * wide, bytes = norm_held * batch * arrays * pack;
     const char *x, *g, *third;
-    int64_t offset, stride; // of the first row, of a row to the next
+    int64_t first; // row from an array
+    int stride;    // from row to row
     int rows, batches;
-    int kept;                // the first batch of the last ring
-    int step;                // a pack of each thread
-    int slot, ring;          // of a batch, of all batches that there is memory for
-    char *memory, *memory_3; // of the thread
+    int step; // from place to place
+    char *memory;
 };
 
 template <typename E, int wide, bool backward>
@@ -188,59 +100,30 @@ SPIRA_DEVICE norm_walk<E, wide, backward> norm_walk_of(const norm_params &p, con
     const unsigned rows = (unsigned)norm_rows(p.job), parts = (unsigned)p.parts;
     const unsigned each = (rows + parts - 1) / parts, first = blockIdx.y * each;
     const int own = (int)min_of((int64_t)each, (int64_t)rows - first) - at.line;
+    const int row = p.job.channels * (int)sizeof(E);
     walk w;
     w.x = (const char *)p.job.x;
     w.g = (const char *)p.job.grad;
     w.third = (const char *)(backward ? p.job.output : p.job.residual);
-    w.stride = (int64_t)p.job.channels * (int)sizeof(E);
-    w.offset = ((int64_t)first + at.line) * w.stride + at.column * walk::pack;
-    w.stride *= at.lines;
+    w.first = ((int64_t)first + at.line) * row + at.column * walk::pack;
+    w.stride = at.lines * row;
     w.rows = at.column * wide < p.job.channels && own > 0 ? (own + at.lines - 1) / at.lines : 0;
     w.batches = (w.rows + walk::batch - 1) / walk::batch;
-    w.kept = w.batches - p.ring;
     w.step = (int)blockDim.x * walk::pack;
-    w.slot = w.step * walk::batch * walk::arrays;
-    w.ring = p.ring * w.slot;
     w.memory = memory + threadIdx.x * walk::pack;
-    w.memory_3 = w.memory + w.ring;
     return w;
 }
 
-// A batch of a walk: its first row in the arrays, its place in the ring.
-struct norm_cursor {
-    int batch;
-    int64_t from;
-    int slot;
-};
-
-// The next batch, or with by = -1 the one before.
-template <int by, typename E, int wide, bool backward>
-SPIRA_DEVICE void norm_move(const norm_walk<E, wide, backward> &w, norm_cursor *c) {
-    c->batch += by;
-    c->from += by * w.batch * w.stride;
-    c->slot += by * w.slot;
-    if (by > 0) {
-        c->slot = c->slot == w.ring ? 0 : c->slot;
-    } else {
-        c->slot = c->slot < 0 ? c->slot + w.ring : c->slot;
-    }
-}
-
-// Row j of the batch, and behind it its gradient; its row of the third array.
+// Row j of a batch: from an array, and its place in shared memory.
 template <typename E, int wide, bool backward>
-SPIRA_DEVICE E *norm_at(const norm_walk<E, wide, backward> &w, const norm_cursor &c, int j) {
-    return (E *)(w.memory + c.slot + j * w.arrays * w.step);
+SPIRA_DEVICE int64_t norm_from(const norm_walk<E, wide, backward> &w, int batch, int j) {
+    return w.first + (int64_t)(batch * w.batch + j) * w.stride;
 }
 
 template <typename E, int wide, bool backward>
-SPIRA_DEVICE E *norm_gradient_at(const norm_walk<E, wide, backward> &w, const norm_cursor &c,
-                                 int j) {
-    return (E *)(w.memory + c.slot + (j * w.arrays + 1) * w.step);
-}
-
-template <typename E, int wide, bool backward>
-SPIRA_DEVICE E *norm_third_at(const norm_walk<E, wide, backward> &w, const norm_cursor &c, int j) {
-    return (E *)(w.memory_3 + ((unsigned)c.batch % norm_held * w.batch + j) * w.step);
+SPIRA_DEVICE E *norm_at(const norm_walk<E, wide, backward> &w, int batch, int j, int array) {
+    const int slot = (int)((unsigned)batch % norm_held) * w.batch + j;
+    return (E *)(w.memory + (slot * w.arrays + array) * w.step);
 }
 
 template <int wide, typename E>
@@ -256,23 +139,19 @@ SPIRA_DEVICE void norm_copy(E *to, const char *from) {
     }
 }
 
-// Begins to copy a batch. again: backwards from the last one, what is no longer there. The third
-// array: where it is needed.
-template <bool again, typename E, int wide, bool backward>
-SPIRA_DEVICE void norm_copy_batch(const norm_walk<E, wide, backward> &w, const norm_cursor &c) {
+// Begins to copy a batch, if there is one. third: its rows of the third array, too
+template <typename E, int wide, bool backward>
+SPIRA_DEVICE void norm_copy_batch(const norm_walk<E, wide, backward> &w, int batch, bool third) {
     typedef norm_walk<E, wide, backward> walk;
 #pragma unroll
     for (int j = 0; j < walk::batch; ++j) {
-        if ((unsigned)(c.batch * walk::batch + j) < (unsigned)w.rows) {
-            const int64_t from = c.from + j * w.stride;
-            if (!again || c.batch < w.kept) {
-                norm_copy<wide>(norm_at(w, c, j), w.x + from);
-                if (backward)
-                    norm_copy<wide>(norm_gradient_at(w, c, j), w.g + from);
-            }
-            if (again != backward && w.third) {
-                norm_copy<wide>(norm_third_at(w, c, j), w.third + from);
-            }
+        if ((unsigned)(batch * walk::batch + j) < (unsigned)w.rows) {
+            const int64_t from = norm_from(w, batch, j);
+            norm_copy<wide>(norm_at(w, batch, j, 0), w.x + from);
+            if (backward)
+                norm_copy<wide>(norm_at(w, batch, j, 1), w.g + from);
+            if (third && w.third)
+                norm_copy<wide>(norm_at(w, batch, j, walk::arrays - 1), w.third + from);
         }
     }
     async_copy_commit();
@@ -280,81 +159,33 @@ SPIRA_DEVICE void norm_copy_batch(const norm_walk<E, wide, backward> &w, const n
 
 // ---- sums ---------------------------------------------------------------------------------------
 
-// One row. Forward: the sums of d = x - c.mean, near the true mean, and of d * d.
-template <typename E, int wide>
-SPIRA_DEVICE void norm_add(const norm_column<wide> &c, const wide_elements<E, wide> &x,
-                           float (&sum)[2 * wide]) {
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        const float d = element_to_float(x.at[i]) - c.mean[i];
-        sum[i] += d;
-        sum[wide + i] = fmaf(d, d, sum[wide + i]);
-    }
-}
-
-// Backward: the sums of the gradient behind the ReLU, and of it times x - mean. y: the output,
-// where it was kept. Leaves the gradient behind the ReLU in g.
-template <typename E, int wide>
-SPIRA_DEVICE void norm_add_gradient(const norm_job &job, const norm_column<wide> &c,
-                                    const wide_elements<E, wide> &x, wide_elements<E, wide> *g,
-                                    const E *y, float (&sum)[2 * wide]) {
-    float d[wide], own[wide];
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        d[i] = element_to_float(x.at[i]) - c.mean[i];
-        own[i] = element_to_float(g->at[i]);
-    }
-    if (job.relu && job.output) {
-        const wide_elements<E, wide> out = norm_load<E, wide>(y);
-#pragma unroll
-        for (int i = 0; i < wide; ++i) {
-            own[i] = element_to_float(out.at[i]) <= 0.0f ? 0.0f : own[i];
-        }
-    } else if (job.relu) {
-        norm_mask<E>(c, d, own);
-    }
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        sum[i] += own[i];
-        sum[wide + i] = fmaf(own[i], d[i], sum[wide + i]);
-        g->at[i] = element_from_float<E>(own[i]);
-    }
-}
-
 // All rows of a thread, from first to last. kept: where the gradient behind the ReLU is written, or
-// null. Leaves *at behind the last batch.
+// null
 template <typename E, int wide, bool backward>
 SPIRA_DEVICE void norm_sum(const norm_job &job, const norm_column<wide> &c,
-                           const norm_walk<E, wide, backward> &w, char *kept, norm_cursor *at,
+                           const norm_walk<E, wide, backward> &w, char *kept,
                            float (&sum)[2 * wide]) {
     typedef norm_walk<E, wide, backward> walk;
-    norm_cursor next = *at;
     for (int b = 0; b < norm_ahead; ++b) {
-        norm_copy_batch<false>(w, next);
-        norm_move<1>(w, &next);
+        norm_copy_batch(w, b, backward);
     }
-    while (at->batch < w.batches) {
-        norm_copy_batch<false>(w, next);
-        norm_move<1>(w, &next);
+    for (int b = 0; b < w.batches; ++b) {
+        norm_copy_batch(w, b + norm_ahead, backward);
         async_copy_wait_but<norm_ahead>();
 #pragma unroll
         for (int j = 0; j < walk::batch; ++j) {
-            if (at->batch * walk::batch + j < w.rows) {
-                const wide_elements<E, wide> x = norm_load<E, wide>(norm_at(w, *at, j));
+            if (b * walk::batch + j < w.rows) {
+                const auto x = norm_load<E, wide>(norm_at(w, b, j, 0));
                 if constexpr (backward) {
-                    E *const to = norm_gradient_at(w, *at, j);
-                    wide_elements<E, wide> g = norm_load<E, wide>(to);
-                    norm_add_gradient(job, c, x, &g, norm_third_at(w, *at, j), sum);
-                    if (job.relu)
-                        norm_hold(to, g);
+                    auto g = norm_load<E, wide>(norm_at(w, b, j, 1));
+                    norm_add_gradient(job, c, x, &g, norm_at(w, b, j, 2), sum);
                     if (kept)
-                        norm_store((E *)(kept + at->from + j * w.stride), g);
+                        norm_store((E *)(kept + norm_from(w, b, j)), g);
                 } else {
                     norm_add(c, x, sum);
                 }
             }
         }
-        norm_move<1>(w, at);
     }
 }
 
@@ -461,89 +292,37 @@ SPIRA_DEVICE void norm_finish(const norm_params &p, int slice, const float *slot
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// One row of y.
-template <typename E, int wide>
-SPIRA_DEVICE wide_elements<E, wide> norm_forward(const norm_job &job, const norm_column<wide> &c,
-                                                 const wide_elements<E, wide> &x,
-                                                 const wide_elements<E, wide> &residual) {
-    float y[wide];
-    wide_elements<E, wide> out;
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        y[i] = norm_value(element_to_float(x.at[i]) - c.mean[i], c.scale[i], c.bias[i]);
+// Begins to copy the last rows of a thread for norm_write.
+template <typename E, int wide, bool backward>
+SPIRA_DEVICE void norm_write_begin(const norm_walk<E, wide, backward> &w) {
+    for (int b = 1; b <= norm_ahead; ++b) {
+        norm_copy_batch(w, w.batches - b, !backward);
     }
-    if (job.residual) {
-#pragma unroll
-        for (int i = 0; i < wide; ++i) {
-            y[i] += element_to_float(residual.at[i]);
-        }
-    }
-    if (job.relu) {
-#pragma unroll
-        for (int i = 0; i < wide; ++i) {
-            y[i] = y[i] <= 0.0f ? 0.0f : y[i]; // NaN stays
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        out.at[i] = element_from_float<E>(y[i]);
-    }
-    return out;
 }
 
-// One row of the gradient of x. rest: what is taken away from the gradient behind the ReLU, a
-// constant and a multiple of x - mean. masks: g is the gradient in front of the ReLU.
-template <typename E, int wide>
-SPIRA_DEVICE wide_elements<E, wide>
-norm_gradient(const norm_column<wide> &c, const float (&rest)[2 * wide],
-              const wide_elements<E, wide> &x, const wide_elements<E, wide> &g, bool masks) {
-    float d[wide], own[wide];
-    wide_elements<E, wide> out;
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        d[i] = element_to_float(x.at[i]) - c.mean[i];
-        own[i] = element_to_float(g.at[i]);
-    }
-    if (masks) {
-        norm_mask<E>(c, d, own);
-    }
-#pragma unroll
-    for (int i = 0; i < wide; ++i) {
-        const float left = fmaf(d[i], rest[wide + i], own[i] - rest[i]);
-        out.at[i] = element_from_float<E>(c.scale[i] * left);
-    }
-    return out;
-}
-
-// All rows of a thread, from last to first. at: the last batch; next: the next one to copy
+// All rows of a thread, from last to first.
 template <typename E, int wide, bool backward>
 SPIRA_DEVICE void norm_write(const norm_job &job, const norm_column<wide> &c,
-                             const float (&rest)[2 * wide], const norm_walk<E, wide, backward> &w,
-                             norm_cursor at, norm_cursor next) {
+                             const float (&rest)[2 * wide], const norm_walk<E, wide, backward> &w) {
     typedef norm_walk<E, wide, backward> walk;
     char *const to = (char *)(backward ? job.grad_x : job.y);
-    const bool masks = backward && job.relu && !w.third;
-    while (at.batch >= 0) {
-        norm_copy_batch<true>(w, next);
-        norm_move<-1>(w, &next);
+    for (int b = w.batches - 1; b >= 0; --b) {
+        norm_copy_batch(w, b - norm_ahead, !backward);
         async_copy_wait_but<norm_ahead>();
 #pragma unroll
         for (int j = 0; j < walk::batch; ++j) {
-            if (at.batch * walk::batch + j < w.rows) {
-                const wide_elements<E, wide> x = norm_load<E, wide>(norm_at(w, at, j));
-                wide_elements<E, wide> out, z = {};
+            if (b * walk::batch + j < w.rows) {
+                const auto x = norm_load<E, wide>(norm_at(w, b, j, 0));
+                const auto z = norm_load<E, wide>(norm_at(w, b, j, 1)); // forward: the residual
+                wide_elements<E, wide> out;
                 if constexpr (backward) {
-                    z = norm_load<E, wide>(norm_gradient_at(w, at, j));
-                    out = norm_gradient(c, rest, x, z, masks && at.batch < w.kept);
+                    out = norm_gradient(job, c, rest, x, z);
                 } else {
-                    if (w.third)
-                        z = norm_load<E, wide>(norm_third_at(w, at, j));
                     out = norm_forward(job, c, x, z);
                 }
-                norm_store((E *)(to + at.from + j * w.stride), out);
+                norm_store((E *)(to + norm_from(w, b, j)), out);
             }
         }
-        norm_move<-1>(w, &at);
     }
     async_copy_wait();
 }
@@ -576,16 +355,10 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_
         }
     }
     char *const kept = backward ? norm_kept(job) : nullptr;
-    norm_cursor last = {0, w.offset, 0};
     float sum[2 * wide] = {};
-    norm_sum(job, c, w, kept, &last, sum);
-    norm_move<-1>(w, &last);
-    w.g = kept ? kept : w.g;
-    norm_cursor next = last;
-    for (int b = 0; b < norm_ahead; ++b) { // forward: the residual, while others are waited for
-        norm_copy_batch<true>(w, next);
-        norm_move<-1>(w, &next);
-    }
+    norm_sum(job, c, w, kept, sum);
+    norm_clear<E, wide>(job, at, backward ? job.grad_x : job.y);
+    norm_clear<E, wide>(job, at, backward ? job.grad_residual : nullptr);
     float *const slots = p.slots + (int64_t)slice * p.parts * sums;
     norm_fold<width>(sum, shared);
     if (threadIdx.x < sums) {
@@ -596,6 +369,8 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_
     } else {
         __syncthreads();
     }
+    w.g = kept ? kept : w.g;
+    norm_write_begin(w);
     norm_finish<E, wide, backward>(p, slice, slots, shared);
     const float *const results = shared->results + at.x * 2 * wide;
     float rest[2 * wide] = {};
@@ -604,9 +379,7 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_
     } else {
         norm_column_set(&c, results, results + wide);
     }
-    norm_write(job, c, rest, w, last, next);
-    norm_clear<E, wide>(job, at, backward ? job.grad_x : job.y);
-    norm_clear<E, wide>(job, at, backward ? job.grad_residual : nullptr);
+    norm_write(job, c, rest, w);
 }
 
 // grid (slices at a time, parts), all of them at a time. Of several parts all slices are.
@@ -678,32 +451,25 @@ SPIRA_PLAIN_KERNEL void __launch_bounds__(apply_threads)
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// Threads as many as have shared memory for what a thread copies ahead; parts as many as fit at a
-// time; and a ring of as many batches as there are, or as there is memory for.
+// Threads as many as have shared memory for their rows, parts as many as fit at a time.
 template <typename E, int wide, bool backward>
 static status norm_run(const device_info *info, const norm_job &job, float *slots,
                        cudaStream_t stream) {
-    typedef norm_walk<E, wide, backward> walk;
-    constexpr int width = norm_width(wide), packs = walk::batch * walk::arrays;
-    const int third = (backward ? job.output : job.residual) ? norm_held * walk::batch : 0;
-    const int memory = info->shared_max - (int)sizeof(norm_shared);
+    constexpr int width = norm_width(wide), bytes = norm_walk<E, wide, backward>::bytes;
     int threads = norm_threads;
-    while (threads > norm_sums && threads * walk::pack * (norm_held * packs + third) > memory) {
+    while (threads > norm_sums && threads * bytes > info->shared_max - (int)sizeof(norm_shared)) {
         threads /= 2;
     }
-    const int lines = threads / width, blocks = norm_blocks(info, backward);
-    norm_params p = {job, slots, (int)ceil_div(job.channels, width * wide), 0, 0};
-    p.parts = (int)max_of(min_of(blocks / p.slices, ceil_div(job.capacity, lines)), 1);
-    const int64_t batches = ceil_div(ceil_div(job.capacity, p.parts), lines * walk::batch);
-    p.ring = (int)min_of((memory / (threads * walk::pack) - third) / packs,
-                         max_of(batches, (int64_t)norm_held));
+    const int blocks = norm_blocks(info, backward);
+    norm_params p = {job, slots, (int)ceil_div(job.channels, width * wide), 0};
+    p.parts = (int)max_of(min_of(blocks / p.slices, ceil_div(job.capacity, threads / width)), 1);
     auto kernel = norm_kernel<E, wide, backward>;
-    SPIRA_TRY(kernel_shared_allow(kernel, memory, "norm (shared memory)"));
     launch_config as = {dim3((unsigned)min_of(p.slices, blocks), (unsigned)p.parts),
                         (unsigned)threads, stream, "norm"};
-    as.shared = (size_t)(p.ring * packs + third) * (size_t)(threads * walk::pack);
+    as.shared = (size_t)(threads * bytes);
     as.cooperative = p.parts > 1;
     as.programmatic = info->programmatic && !as.cooperative;
+    SPIRA_TRY(kernel_shared_allow(kernel, (int)as.shared, "norm (shared memory)"));
     return kernel_launch(kernel, as, p);
 }
 
