@@ -46,8 +46,8 @@ struct alignas(16) norm_shared {
     float warps[norm_threads / 32][norm_sums], results[norm_sums];
 };
 
-SPIRA_DEVICE int64_t norm_rows(const norm_job &job) {
-    return job.count ? max_of(min_of((int64_t)*job.count, job.capacity), (int64_t)0) : job.capacity;
+SPIRA_DEVICE int norm_rows(const norm_job &job) {
+    return (int)(job.count ? max_of(min_of(*job.count, job.capacity), 0) : job.capacity);
 }
 
 // A thread's column, and its row among those that a thread block reads at a time.
@@ -66,13 +66,13 @@ SPIRA_DEVICE norm_place norm_place_of(int slice) {
     return p;
 }
 
-// Rows behind the count are zeros.
+// Rows behind the count are zeros. to: null, or all rows
 template <typename E, int wide>
-SPIRA_DEVICE void norm_clear(const norm_job &job, const norm_place &at, void *rows) {
+SPIRA_DEVICE void norm_clear(const norm_job &job, const norm_place &at, int rows, void *to) {
     const wide_elements<E, wide> zeros = {};
-    for (int64_t r = norm_rows(job) + (int64_t)blockIdx.y * at.lines + at.line;
-         rows && at.column * wide < job.channels && r < job.capacity; r += gridDim.y * at.lines) {
-        norm_store((E *)rows + r * job.channels + at.column * wide, zeros);
+    for (int64_t r = rows + (int64_t)blockIdx.y * at.lines + at.line;
+         to && at.column * wide < job.channels && r < job.capacity; r += gridDim.y * at.lines) {
+        norm_store((E *)to + r * job.channels + at.column * wide, zeros);
     }
 }
 
@@ -95,10 +95,10 @@ struct norm_walk {
 
 template <typename E, int wide, bool backward>
 SPIRA_DEVICE norm_walk<E, wide, backward> norm_walk_of(const norm_params &p, const norm_place &at,
-                                                       char *memory) {
+                                                       int rows, char *memory) {
     typedef norm_walk<E, wide, backward> walk;
-    const unsigned rows = (unsigned)norm_rows(p.job), parts = (unsigned)p.parts;
-    const unsigned each = (rows + parts - 1) / parts, first = blockIdx.y * each;
+    const unsigned parts = (unsigned)p.parts, each = ((unsigned)rows + parts - 1) / parts;
+    const unsigned first = blockIdx.y * each;
     const int own = (int)min_of((int64_t)each, (int64_t)rows - first) - at.line;
     const int row = p.job.channels * (int)sizeof(E);
     walk w;
@@ -232,7 +232,8 @@ SPIRA_DEVICE void norm_record(const norm_job &job, int channel, float n, float m
 }
 
 // The results of a channel from its sums, a and b: forward mean and invstd, backward what
-// norm_gradient takes away. The first part writes them. given: the first x; backward invstd
+// norm_gradient takes away. The first part writes them. given: the first x, backward invstd, 0
+// without rows
 template <bool backward>
 SPIRA_DEVICE void norm_channel(const norm_job &job, int channel, float n, float given, float a,
                                float b, float *first, float *second) {
@@ -249,7 +250,7 @@ SPIRA_DEVICE void norm_channel(const norm_job &job, int channel, float n, float 
     const float shift = a / fmaxf(n, 1.0f);
     const float spread = b / fmaxf(n, 1.0f) - shift * shift;
     const float variance = spread < 0.0f ? 0.0f : spread; // NaN stays
-    *first = n > 0.0f ? given + shift : 0.0f;
+    *first = given + shift;
     *second = rsqrtf(variance + job.eps);
     if (blockIdx.y == 0) {
         norm_record(job, channel, n, *first, variance, *second);
@@ -259,17 +260,14 @@ SPIRA_DEVICE void norm_channel(const norm_job &job, int channel, float n, float 
 // The results of a slice from the sums of its parts, which each of its thread blocks adds up in the
 // same order. slots: of the slice
 template <typename E, int wide, bool backward>
-SPIRA_DEVICE void norm_finish(const norm_params &p, int slice, const float *slots,
+SPIRA_DEVICE void norm_finish(const norm_params &p, int slice, int rows, const float *slots,
                               norm_shared *shared) {
     constexpr int channels = norm_width(wide) * wide, quads = 2 * channels / 4;
     const int thread = (int)threadIdx.x, channel = slice * channels + thread;
     const bool has_channel = thread < channels && channel < p.job.channels;
-    float n = 0.0f, given = 0.0f; // loaded together with the sums
-    if (has_channel) {
-        n = (float)norm_rows(p.job);
-        given = backward         ? p.job.invstd[channel]
-                : p.job.capacity ? element_to_float(((const E *)p.job.x)[channel])
-                                 : 0.0f;
+    float given = 0.0f; // loaded together with the sums
+    if (has_channel && rows) {
+        given = backward ? p.job.invstd[channel] : element_to_float(((const E *)p.job.x)[channel]);
     }
     float v[4] = {};
 #pragma unroll 4
@@ -283,7 +281,7 @@ SPIRA_DEVICE void norm_finish(const norm_params &p, int slice, const float *slot
     norm_fold<quads>(v, shared);
     if (has_channel) {
         const int at = thread / wide * 2 * wide + thread % wide;
-        norm_channel<backward>(p.job, channel, n, given, norm_total(shared, at),
+        norm_channel<backward>(p.job, channel, (float)rows, given, norm_total(shared, at),
                                norm_total(shared, at + wide), &shared->results[at],
                                &shared->results[at + wide]);
     }
@@ -340,7 +338,8 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_
     constexpr int width = norm_width(wide), sums = 2 * width * wide;
     const norm_job &job = p.job;
     const norm_place at = norm_place_of<wide>(slice);
-    norm_walk<E, wide, backward> w = norm_walk_of<E, wide, backward>(p, at, memory);
+    const int rows = norm_rows(job);
+    norm_walk<E, wide, backward> w = norm_walk_of<E, wide, backward>(p, at, rows, memory);
     norm_column<wide> c = {};
     if (w.rows) {
         c = norm_column_of<wide>(job, at.column);
@@ -357,8 +356,8 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_
     char *const kept = backward ? norm_kept(job) : nullptr;
     float sum[2 * wide] = {};
     norm_sum(job, c, w, kept, sum);
-    norm_clear<E, wide>(job, at, backward ? job.grad_x : job.y);
-    norm_clear<E, wide>(job, at, backward ? job.grad_residual : nullptr);
+    norm_clear<E, wide>(job, at, rows, backward ? job.grad_x : job.y);
+    norm_clear<E, wide>(job, at, rows, backward ? job.grad_residual : nullptr);
     float *const slots = p.slots + (int64_t)slice * p.parts * sums;
     norm_fold<width>(sum, shared);
     if (threadIdx.x < sums) {
@@ -371,7 +370,7 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_
     }
     w.g = kept ? kept : w.g;
     norm_write_begin(w);
-    norm_finish<E, wide, backward>(p, slice, slots, shared);
+    norm_finish<E, wide, backward>(p, slice, rows, slots, shared);
     const float *const results = shared->results + at.x * 2 * wide;
     float rest[2 * wide] = {};
     if constexpr (backward) {
@@ -402,7 +401,8 @@ SPIRA_KERNEL void __launch_bounds__(apply_threads, apply_resident)
     const norm_place at = norm_place_of<wide>((int)blockIdx.x);
     const int64_t step = (int64_t)gridDim.y * at.lines;
     pdl_wait();
-    norm_clear<E, wide>(job, at, job.y);
+    const int rows = norm_rows(job);
+    norm_clear<E, wide>(job, at, rows, job.y);
     if (at.column * wide >= job.channels) {
         return;
     }
@@ -414,7 +414,7 @@ SPIRA_KERNEL void __launch_bounds__(apply_threads, apply_resident)
     }
     norm_column<wide> c = norm_column_of<wide>(job, at.column);
     norm_column_set(&c, job.mean + at.column * wide, invstd);
-    const int64_t rows = norm_rows(job), column = at.column * wide;
+    const int64_t column = at.column * wide;
     for (int64_t r = (int64_t)blockIdx.y * at.lines + at.line; r < rows; r += step * apply_batch) {
         wide_elements<E, wide> x[apply_batch] = {}, z[apply_batch] = {}; // loaded together
 #pragma unroll
