@@ -47,7 +47,7 @@ struct norm_case {
     bool counted, residual, relu, affine;
     int off;      // elements that all arrays are moved by: narrow accesses
     int gpu;      // multiprocessors: thread blocks that wait for one another
-    bool crowded; // a part does not fit into the shared memory of the thread block
+    bool crowded; // little shared memory: thread blocks of fewer threads, each with more rows
 };
 
 typedef std::vector<float> floats;
@@ -270,8 +270,8 @@ TEST(torch_norm_emulated) {
     }
 }
 
-// A part that fits into shared memory, and one that is read again, by every way of the gradient.
-TEST(torch_norm_reads_again_what_does_not_fit) {
+// Threads with fewer rows than they copy ahead, and with many more, by every way of the gradient.
+TEST(torch_norm_few_and_many_rows_of_a_thread) {
     random_state random = random_make(2);
     for (int way = 0; way < 16; ++way) {
         norm_case c = {};
