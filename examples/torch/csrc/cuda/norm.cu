@@ -37,8 +37,10 @@ static int norm_blocks(const device_info *info, bool backward) {
 
 struct norm_params {
     norm_job job;
-    float *slots; // [slices, parts, columns of a slice, 2, channels of a column]
-    int slices, parts;
+    float *slots;              // [slices, parts, columns of a slice, 2, channels of a column]
+    int slices, parts, stride; // stride: bytes from a thread's row to its next
+    void *kept;                // backward: where the gradient behind the ReLU is written, or null
+    const void *again;         // the gradient that the second reading reads
 };
 
 struct alignas(16) norm_shared {
@@ -100,13 +102,12 @@ SPIRA_DEVICE norm_walk<E, wide, backward> norm_walk_of(const norm_params &p, con
     const unsigned parts = (unsigned)p.parts, each = ((unsigned)rows + parts - 1) / parts;
     const unsigned first = blockIdx.y * each;
     const int own = (int)min_of((int64_t)each, (int64_t)rows - first) - at.line;
-    const int row = p.job.channels * (int)sizeof(E);
     walk w;
     w.x = (const char *)p.job.x;
     w.g = (const char *)p.job.grad;
     w.third = (const char *)(backward ? p.job.output : p.job.residual);
-    w.first = ((int64_t)first + at.line) * row + at.column * walk::pack;
-    w.stride = at.lines * row;
+    w.first = (((int64_t)first + at.line) * p.job.channels + at.column * wide) * (int)sizeof(E);
+    w.stride = p.stride;
     w.rows = at.column * wide < p.job.channels && own > 0 ? (own + at.lines - 1) / at.lines : 0;
     w.batches = (w.rows + walk::batch - 1) / walk::batch;
     w.step = (int)blockDim.x * walk::pack;
@@ -327,11 +328,6 @@ SPIRA_DEVICE void norm_write(const norm_job &job, const norm_column<wide> &c,
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-// The gradient behind the ReLU is a result, or what the second reading needs instead of y.
-SPIRA_DEVICE char *norm_kept(const norm_job &job) {
-    return (char *)(job.grad_residual ? job.grad_residual : job.output ? job.grad_x : nullptr);
-}
-
 // A part of a slice.
 template <typename E, int wide, bool backward>
 SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_shared *shared) {
@@ -353,9 +349,8 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_
             }
         }
     }
-    char *const kept = backward ? norm_kept(job) : nullptr;
     float sum[2 * wide] = {};
-    norm_sum(job, c, w, kept, sum);
+    norm_sum(job, c, w, (char *)p.kept, sum);
     norm_clear<E, wide>(job, at, rows, backward ? job.grad_x : job.y);
     norm_clear<E, wide>(job, at, rows, backward ? job.grad_residual : nullptr);
     float *const slots = p.slots + (int64_t)slice * p.parts * sums;
@@ -368,7 +363,7 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_
     } else {
         __syncthreads();
     }
-    w.g = kept ? kept : w.g;
+    w.g = (const char *)p.again;
     norm_write_begin(w);
     norm_finish<E, wide, backward>(p, slice, rows, slots, shared);
     const float *const results = shared->results + at.x * 2 * wide;
@@ -461,7 +456,14 @@ static status norm_run(const device_info *info, const norm_job &job, float *slot
         threads /= 2;
     }
     const int blocks = norm_blocks(info, backward);
-    norm_params p = {job, slots, (int)ceil_div(job.channels, width * wide), 0};
+    norm_params p = {};
+    p.job = job;
+    p.slots = slots;
+    p.stride = threads / width * job.channels * (int)sizeof(E);
+    // A result, or what the second reading needs instead of y.
+    p.kept = job.grad_residual ? job.grad_residual : job.output ? job.grad_x : nullptr;
+    p.again = p.kept ? p.kept : job.grad;
+    p.slices = (int)ceil_div(job.channels, width * wide);
     p.parts = (int)max_of(min_of(blocks / p.slices, ceil_div(job.capacity, threads / width)), 1);
     auto kernel = norm_kernel<E, wide, backward>;
     launch_config as = {dim3((unsigned)min_of(p.slices, blocks), (unsigned)p.parts),
