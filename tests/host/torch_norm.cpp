@@ -174,7 +174,7 @@ template <typename E>
 bool agrees(const norm_case *c, numeric type, random_state *random) {
     const float momentum = 0.1f, eps = 1e-3f;
     const size_t n = (size_t)(c->capacity * c->channels), channels = (size_t)c->channels;
-    const device_info device = device_made(90, c->gpu, c->crowded ? 24576 : 232448, true);
+    const device_info device = device_made(90, c->gpu, c->crowded ? 49152 : 232448, true);
     const floats none(n, -1.0f), nothing(channels, -1.0f);
     norm_data d = data_of<E>(c, random);
     int32_t count = c->rows;
