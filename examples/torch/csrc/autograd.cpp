@@ -508,8 +508,9 @@ Variable conv_norm_function::forward(AutogradContext *ctx, const Variable &featu
                                      norm_rest &n) {
     kept_rows of_conv = conv_keep(features, weight, bias, c);
     const at::AutoDispatchBelowADInplaceOrView below;
+    const int64_t flags = c.flags & ~flag_padded; // the norm reads no padding: it is not cleared
     const Tensor rows = conv_call(features, weight, bias, c.map, c.back, c.pairs, c.source_count,
-                                  c.count, c.rows, c.kernel, c.flags);
+                                  c.count, c.rows, c.kernel, flags);
     variable_list kept;
     Tensor y = norm_run(ctx, rows, n, &kept);
     kept.insert(kept.end(), of_conv.tensors.begin(), of_conv.tensors.end());

@@ -464,8 +464,8 @@ Tensor conv_norm(const Tensor &features, const Tensor &weight, const optional<Te
                  const optional<Tensor> &mean, const optional<Tensor> &var,
                  const optional<Tensor> &batches, double momentum, double eps, bool relu,
                  bool again) {
-    const Tensor sums =
-        conv(features, weight, bias, map, back, pairs, source_count, count, rows, kernel, flags);
+    const Tensor sums = conv(features, weight, bias, map, back, pairs, source_count, count, rows,
+                             kernel, flags & ~flag_padded); // the norm reads no padding
     const optional<Tensor> real = flags & flag_padded ? optional<Tensor>(count) : std::nullopt;
     return std::get<0>(norm(sums, residual, real, norm_weight, norm_bias, mean, var, batches,
                             momentum, eps, relu, again));
