@@ -19,7 +19,7 @@ namespace gpu {
 using namespace spira;
 
 // norm_ahead: batches of rows that a thread copies ahead of the one that it reads.
-enum { norm_threads = 512, norm_ahead = 3, norm_held = norm_ahead + 1, norm_sums = 64 };
+enum { norm_ahead = 3, norm_held = norm_ahead + 1, norm_sums = 64, norm_warps = 16 };
 enum { apply_threads = 256, apply_batch = 2, apply_resident = 3, apply_waves = 2 };
 
 // Columns of a slice. A column is what a thread reads of a row: 16 bytes, or one channel of arrays
@@ -28,11 +28,15 @@ SPIRA_BOTH constexpr int norm_width(int wide) {
     return wide > 1 ? 4 : 8;
 }
 
-// Thread blocks of a grid, at most: it starts when all of them fit, one on a multiprocessor. Those
-// of a backward pass leave room: beside it NCCL's kernels wait for other GPUs.
-static int norm_blocks(const device_info *info, bool backward) {
-    const int gpu = info->multiprocessors;
-    return backward ? gpu - gpu / 4 : gpu;
+// Threads of a thread block, and thread blocks that fit on a multiprocessor. A grid has one for
+// each multiprocessor and starts when all of them fit. Those of a backward pass fit on half of the
+// GPU: beside it NCCL's kernels wait for other GPUs.
+SPIRA_BOTH constexpr int norm_threads(bool backward) {
+    return backward ? 384 : 512;
+}
+
+SPIRA_BOTH constexpr int norm_resident(bool backward) {
+    return backward ? 2 : 1;
 }
 
 struct norm_params {
@@ -45,7 +49,7 @@ struct norm_params {
 
 struct alignas(16) norm_shared {
     // Of each column of a slice two values for each channel, [2, channels].
-    float warps[norm_threads / 32][norm_sums], results[norm_sums];
+    float warps[norm_warps][norm_sums], results[norm_sums];
 };
 
 SPIRA_DEVICE int norm_rows(const norm_job &job) {
@@ -378,7 +382,7 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_
 
 // grid (slices at a time, parts), all of them at a time. Of several parts all slices are.
 template <typename E, int wide, bool backward>
-SPIRA_KERNEL void __launch_bounds__(norm_threads, 1)
+SPIRA_KERNEL void __launch_bounds__(norm_threads(backward), norm_resident(backward))
     norm_kernel(const __grid_constant__ norm_params p) {
     extern __shared__ __align__(128) char norm_memory[];
     __shared__ norm_shared shared;
@@ -451,11 +455,13 @@ template <typename E, int wide, bool backward>
 static status norm_run(const device_info *info, const norm_job &job, float *slots,
                        cudaStream_t stream) {
     constexpr int width = norm_width(wide), bytes = norm_walk<E, wide, backward>::bytes;
-    int threads = norm_threads;
-    while (threads > norm_sums && threads * bytes > info->shared_max - (int)sizeof(norm_shared)) {
+    const int reserved = (int)sizeof(norm_shared) + 1024; // and the runtime's
+    const int memory = info->shared_max / norm_resident(backward) - reserved;
+    const int blocks = info->multiprocessors;
+    int threads = norm_threads(backward);
+    while (threads / 2 >= norm_sums && threads * bytes > memory) {
         threads /= 2;
     }
-    const int blocks = norm_blocks(info, backward);
     norm_params p = {};
     p.job = job;
     p.slots = slots;
