@@ -357,6 +357,10 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_
     norm_sum(job, c, w, (char *)p.kept, sum);
     norm_clear<E, wide>(job, at, rows, backward ? job.grad_x : job.y);
     norm_clear<E, wide>(job, at, rows, backward ? job.grad_residual : nullptr);
+    w.g = (const char *)p.again;
+    if (!p.kept) { // while others are waited for
+        norm_write_begin(w);
+    }
     float *const slots = p.slots + (int64_t)slice * p.parts * sums;
     norm_fold<width>(sum, shared);
     if (threadIdx.x < sums) {
@@ -367,8 +371,9 @@ SPIRA_DEVICE void norm_part(const norm_params &p, int slice, char *memory, norm_
     } else {
         __syncthreads();
     }
-    w.g = (const char *)p.again;
-    norm_write_begin(w);
+    if (p.kept) { // its writes are visible to copies from here on
+        norm_write_begin(w);
+    }
     norm_finish<E, wide, backward>(p, slice, rows, slots, shared);
     const float *const results = shared->results + at.x * 2 * wide;
     float rest[2 * wide] = {};
