@@ -325,7 +325,7 @@ def test_conv_norm_is_both():
             whole = 10 if padding or kind else 8 # PyTorch multiplies two points' rows
             for again in range(3):
                 one, other = pair()
-                with recompute(again):
+                with cases.recompute(again):
                     with fused_calls() as calls:
                         made = trained(one, scene, padding, kind)
                         assert len(calls) == whole, f"{len(calls)} of {whole}"
