@@ -750,6 +750,12 @@ def test_opcheck():
     vectors = [random_like((6,), i).to(DEVICE).abs() for i in range(4)]
     check(ops.conv_norm_eval.default, (x.detach(), w.detach(), None, layout, m, case.count, kernel,
                                        flags, None, *vectors, 1e-3, True))
+    batches = torch.zeros((), dtype=torch.int64, device=DEVICE)
+    scale = [v.clone().requires_grad_() for v in vectors[:2]]
+    for residual in (None, random_like((case.count, 6), 5).to(DEVICE).requires_grad_()):
+        check(ops.conv_norm.default, (x, w, None, layout, back, pairs, n, m, case.count, kernel,
+                                      flags, residual, *scale, *vectors[2:], batches, 0.1, 1e-3,
+                                      True, True))
 
 
 def test_opcheck_of_norms():

@@ -151,6 +151,12 @@ def _conv_norm_eval(features, weight, bias, map, count, rows, kernel, flags, *be
     return features.new_empty(rows, weight.shape[0])
 
 
+@fake("spira::conv_norm")
+def _conv_norm(features, weight, bias, map, back, pairs, source_count, count, rows, kernel, flags,
+               *behind):
+    return features.new_empty(rows, weight.shape[0])
+
+
 @fake("spira::conv_backward")
 def _conv_backward(grad, features, weight, back, pairs, source_count, count, kernel, flags, wanted):
     floats = torch.float32
