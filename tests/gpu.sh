@@ -74,7 +74,7 @@ spread_end() { # folder status: the logs that failed; the last line is the sum o
 # Tests that take seconds. They start first, one in a process: at the end all cores have work.
 slow='gpu_forms_kernels_of_every_size gpu_forms_windows_of_32_bits gpu_order_many_maps
     gpu_conv_every_count gpu_forms_random_scenes
-    gpu_exchange_every_kernel gpu_downsample_long_groups gpu_pairs_channel_edges
+    gpu_exchange_every_kernel gpu_downsample_long_groups gpu_plane_scenes_32 gpu_plane_scenes_64
     gpu_downsample_shapes gpu_order_every_size gpu_exchange_every_size gpu_net_minkunet42
     gpu_conv_unaligned_pointers gpu_downsample_random_scenes gpu_conv_every_way_to_cut
     gpu_forms_real_scans gpu_hybrid_layers gpu_net_with_records
