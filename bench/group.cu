@@ -7,7 +7,7 @@
 // the row before it, each by `conv` over slices of rows (conv_slices.cuh). `pass` is "forward" or
 // "weight". `bytes` are what the layer must move: features read once, the map, outputs or the other
 // features once. fp16. Outputs are compared with the host loop in 2000 rows: to the bit, but for
-// those of tensor cores.
+// those of tensor cores, which "convs" are.
 #include "bench.cuh"
 
 struct group_work {
@@ -93,16 +93,17 @@ static uint16_t *group_features(bench_pool *pool, int64_t count) {
 }
 
 // Whether a result is that of the host. Tensor cores add up in another order.
-static bool group_equal(const spira::conv_group_shape &shape, float wanted, uint16_t got) {
+static bool group_equal(bool tensor, float wanted, uint16_t got) {
     const float off = fabsf(spira::f16_to_float(got) - wanted);
-    return spira::conv_group_tensor(shape) ? off <= 0x1p-10f * fabsf(wanted) + 0x1p-11f
-                                           : spira::f16_from_float(wanted) == got;
+    return tensor ? off <= 0x1p-10f * fabsf(wanted) + 0x1p-11f
+                  : spira::f16_from_float(wanted) == got;
 }
 
 // Compares rows of the outputs with the sums of the host, whose weights are those of the kernel.
 static void group_check(bench_session *s, const group_work *w, const uint16_t *in,
-                        const float *weight, const int32_t *map, const char *input) {
+                        const float *weight, const int32_t *map, const bench_row *row) {
     const spira::conv_group_shape &shape = w->args.shape;
+    const bool tensor = spira::conv_group_tensor(shape) || strcmp(row->method, "convs") == 0;
     const int64_t cin = shape.cin, cout = shape.cout;
     const uint16_t *out =
         bench_download(&s->pool, (const uint16_t *)w->args.out, (int64_t)w->args.capacity * cout);
@@ -118,8 +119,9 @@ static void group_check(bench_session *s, const group_work *w, const uint16_t *i
         const int64_t o = bench_sample(w->args.capacity, group_samples, i);
         for (int c = 0; c < (int)cout; ++c) {
             const float sum = spira::conv_group_sum<float>(host, o, c);
-            if (!group_equal(shape, sum, out[o * cout + c])) {
-                bench_fail("%s: output %lld, channel %d", input, (long long)o, c);
+            if (!group_equal(tensor, sum, out[o * cout + c])) {
+                bench_fail("%s, %s: output %lld, channel %d", row->input, row->method, (long long)o,
+                           c);
             }
         }
     }
@@ -151,8 +153,6 @@ static void group_run(bench_session *s, const bench_scene<uint64_t> *scene, cons
     w.args.count = scene->fine.device.count;
     w.args.capacity = (int32_t)voxels;
     w.args.out = bench_device<uint16_t>(pool, features);
-    BENCH_TRY(group_step(&w, s->stream));
-    group_check(s, &w, in, weight, host_map, scene->input);
     bench_row row = bench_row_make("group", scene);
     char method[20];
     snprintf(method, sizeof method, "%d groups", groups);
@@ -164,6 +164,8 @@ static void group_run(bench_session *s, const bench_scene<uint64_t> *scene, cons
     row.flops = 2 * pairs * l.channels * (l.channels / groups);
     row.bytes = 2 * 2 * features + 4 * voxels * volume;
     row.pass = "forward";
+    BENCH_TRY(group_step(&w, s->stream));
+    group_check(s, &w, in, weight, host_map, &row);
     row.time = bench_measure(s->stream, group_step, &w);
     bench_print(s, &row);
     if (l.groups) {
@@ -172,8 +174,8 @@ static void group_run(bench_session *s, const bench_scene<uint64_t> *scene, cons
         convs.args.map = &convs.map;
         BENCH_CUDA(cudaMemsetAsync(w.args.out, 0xff, (size_t)features * 2, s->stream));
         BENCH_TRY(group_convs_step(&convs, s->stream));
-        group_check(s, &w, in, weight, host_map, scene->input);
         row.method = "convs";
+        group_check(s, &w, in, weight, host_map, &row);
         row.time = bench_measure(s->stream, group_convs_step, &convs);
         bench_print(s, &row);
     }

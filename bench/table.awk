@@ -305,10 +305,13 @@ function take(    bench, flow) {
     flow = value("dataflow")
     if (bench == "stamp") {
         commit = value("commit")
+        part = value("part")
         quick += value("quick")
         plain = value("arch") == "90"
     } else if (bench == "peer")
         take_peer()
+    else if (part == "generate") # has no table
+        return
     else if (bench ~ /-target$/)
         goal[bench, value("step"), value("input")] = value("us")
     else if (plain)

@@ -128,6 +128,10 @@ stamp() { # part commit
         echo "{\"bench\": \"minuet\", $kitti, \"K\": 3, \"word\": 32, \"method\": \"minuet\", \"B\": $size, \"C\": 512, \"us\": $((30 + size / 64 % 4)).5, $gpu}"
     done
 } >lines/minuet.jsonl
+{
+    stamp generate eee2222
+    echo "{\"bench\": \"subdivide\", $kitti, \"outputs\": 91766, \"word\": 32, \"method\": \"16 to 1\", \"us\": 43.266, $gpu}"
+} >lines/generate.jsonl
 
 nuscenes='"input": "nuscenes_10sweeps.pcd", "voxels": 105086'
 {
@@ -149,6 +153,7 @@ check 'a stamp' has indexing 'Microseconds on one NVIDIA Test & Co, commit abc12
 check 'a scan of 64-bit words' has indexing '| map, K=3, os | wide, 64 bits | 10.0 | 15.7 | - |'
 check 'without a ratio' has $page '| map, K=3, os | wide | - | 15.7 | - |'
 check 'a table has no other rows' [ "$(grep -c '^| map' indexing)" = 3 ]
+check 'sets from features are in no table' lacks indexing '43.3'
 table $page features >features
 check 'the stamp of another part' has features 'commit def5678.'
 check 'forms of a sweep are in no table' lacks features '| 1.0 |'
