@@ -73,7 +73,7 @@ enum { conv_slices_rows = 4096, conv_slices_rows_16 = 65536 };
 // included: a group has channels enough for its tiles, and rows enough for its launch. Measured on
 // Hopper, in fp16, fp32 and tf32 (bench/NOTES.md).
 SPIRA_BOTH bool conv_slices_pay(const conv_group_shape &s, int32_t capacity) {
-    const int own = min_of(s.cin, s.cout) / s.groups;
+    const int64_t own = min_of(s.cin, s.cout) / s.groups;
     return own >= 32 ? capacity >= conv_slices_rows : own >= 16 && capacity >= conv_slices_rows_16;
 }
 
