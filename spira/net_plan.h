@@ -75,7 +75,7 @@ struct net_step {
     int64_t params; // floats from the start of the parameters: weight, bias, scale, shift
     // Device plans only.
     size_t packed, vectors; // bytes from the start of the loaded parameters: packed weights; bias,
-                            // scale and shift
+                            // scale and shift, of a grouped layer its plain weights before them
     tune_choice choice;     // of the layer's record; all zero: chosen by conv
 };
 
@@ -106,7 +106,8 @@ struct net_plan {
 struct net_params {
     int64_t weight, bias, scale, shift;
     int64_t step;    // int8 convolutions: of conv_quantisation (net_params_steps fills it)
-    int64_t vectors; // end of the weights, where the others start
+    int64_t vectors; // what is loaded as it is: from the end of the weights on, of grouped layers
+                     // from their start
     int64_t end;
 };
 

@@ -314,6 +314,37 @@ TEST(hopper_emulated_epilogues) {
     }
 }
 
+// Numbers that are none, infinities, zeros of either sign and what overflows the format pass each
+// activation alike: by the plain path and the general one, in rows of each alignment, in place.
+TEST(hopper_emulated_epilogues_of_special_values) {
+    const float special[] = {NAN, INFINITY, -INFINITY, -0.0f, 0.0f, 65504, -65504, 3e38f, -3e38f};
+    const conv_sizes cuts[] = {{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 3, 1, 1}, {1, 4, 1, 1}};
+    for (const conv_sizes &cut : cuts) {
+        for (int act = activation_none; act < activation_count; ++act) {
+            const numeric type = (act + cut.slices) % 2 ? numeric_f16 : numeric_bf16;
+            random_state random = random_make((uint64_t)(8 * cut.slices + act));
+            layer l = layer_of(&random, shape_make(2, 64, 0, 32 * cut.slices - 4, type),
+                               {30, 70, 20}, 40, 0, with_residual);
+            problem *p = &l.joined.main;
+            p->act = (activation)act;
+            p->slope = 0.25f;
+            l.sizes = cut;
+            for (size_t i = 0; i < p->residual.size(); i += 3) {
+                p->residual[i] = numeric_stored(type, special[i / 3 % 9]);
+            }
+            const std::vector<char> wanted = layer_run<hopper>(&l);
+            for (int way = 1; way < 16; ++way) {
+                p->off.out = way % 4;
+                p->off.residual = way / 4;
+                l.more_out = way % 3 * 4 + way / 8;
+                l.in_place = way % 5 == 0;
+                layer_name(&l, "special values");
+                CHECK(layer_run<hopper>(&l) == wanted);
+            }
+        }
+    }
+}
+
 TEST(hopper_emulated_many_offsets) {
     layers_many_offsets<hopper>(
         {{1, 1, 1, 1}, {1, 2, 1, 1}, {2, 2, 1, 1}, {1, 2, 2, 1}, {1, 3, 1, 1}, {1, 4, 2, 1}},

@@ -19,6 +19,8 @@ TEST(slices_emulated) {
         for (numeric type : numerics) {
             for (const conv_group_shape &s : {conv_group_shape{5, 2, 64, 64, type},
                                               {3, 2, 128, 96, type},
+                                              {5, 4, 64, 64, type},
+                                              {3, 4, 64, 48, type},
                                               {4, 3, 99, 111, type}}) {
                 CHECK(sliced_good(sliced_make(++seed, s, 150), side));
             }

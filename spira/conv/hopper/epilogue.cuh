@@ -220,8 +220,8 @@ struct hopper_rest {
 };
 
 // Loads the residual of a lane's channels of 32 columns of a row that is not aligned to 4 elements:
-// the lane's two of each channel group, those past `left` from its first on as zeros. Not inlined,
-// for less code.
+// the lane's two of each channel group. Those past `left` from its first on are not read: they are
+// zeros, or the one before. Not inlined, for less code.
 template <typename E>
 [[maybe_unused]] static __device__ __noinline__ uint4 hopper_load_apart(const E *from, int left) {
     const bool pairs = (uintptr_t)from % sizeof(conv_pair<E>) == 0;
