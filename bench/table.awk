@@ -305,13 +305,10 @@ function take(    bench, flow) {
     flow = value("dataflow")
     if (bench == "stamp") {
         commit = value("commit")
-        part = value("part")
         quick += value("quick")
         plain = value("arch") == "90"
     } else if (bench == "peer")
         take_peer()
-    else if (part == "generate") # has no table
-        return
     else if (bench ~ /-target$/)
         goal[bench, value("step"), value("input")] = value("us")
     else if (plain)
@@ -342,7 +339,7 @@ function take(    bench, flow) {
     else if (flow == "gather-gemm-scatter") {
         if (value("dtype") == "fp16")
             take_grouping()
-    } else if (bench !~ /^(tune.*|layers)$/ && value("form") == "") {
+    } else if (bench !~ /^(tune.*|layers|subdivide|prune)$/ && value("form") == "") {
         if (flow != "" && value("dtype") == "fp16")
             take_dataflow()
         if (flow == "os" || flow == "")
