@@ -485,6 +485,28 @@ def test_conv_norm_is_left_to_the_modules():
     assert not fused_in_eval(conv, norm, x)
 
 
+def test_norms_whose_weights_are_no_parameters():
+    """Of a pruned norm, and of a replica of nn.DataParallel."""
+    from torch.nn.utils import prune
+    for kind in (nn.BatchNorm1d, spconv.BatchNorm1d):
+        x, _ = Scene().tensor(spconv)
+        conv, norm = spconv.SubMConv3d(4, 4, 3).to(DEVICE), kind(4).to(DEVICE)
+        net = spconv.SparseSequential(conv, norm, nn.ReLU())
+        wanted = net(x).features
+        twin = norm._replicate_for_data_parallel()
+        for name, p in norm._parameters.items():
+            setattr(twin, name, p.detach().clone().requires_grad_())
+        with fused_calls() as calls:
+            close(spconv.SparseSequential(conv, twin, nn.ReLU())(x).features, wanted)
+            assert len(calls) == 1
+            prune.random_unstructured(norm, "weight", 2)
+            y = net(x).features
+            assert len(calls) == 1
+        close(y, torch.relu(norm(conv(x).features)))
+        y.sum().backward()
+        assert norm.weight_orig.grad.count_nonzero() == 2
+
+
 def fused_in_eval(conv, norm, x):
     with fused_calls() as calls:
         spconv.conv_norm_relu(conv, norm, x, x)
@@ -537,6 +559,42 @@ def test_rows_that_were_changed_are_kept():
             found.append([leaf.grad, last.weight.grad])
             last.weight.grad = None
     assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other))
+
+
+def test_rows_of_a_node_that_has_nothing_saved():
+    """Its backward pass has freed that, or a parameter has changed: a later layer that reads the
+    rows still has gradients of its own, those of the rows as they are."""
+    scene = Scene()
+    convs = [spconv.SubMConv3d(n, 4, 3).to(DEVICE) for n in (4, 4, 8)]
+    norms = [nn.BatchNorm1d(4).to(DEVICE) for _ in convs]
+
+    def gone(y):
+        y.features.sum().backward()
+
+    @torch.no_grad()
+    def weight_changed(_):
+        convs[0].weight.mul_(2)
+
+    @torch.no_grad()
+    def norm_changed(_):
+        norms[0].weight.mul_(2)
+
+    apart = lambda x: spconv.norm_relu(norms[0], convs[0](x))
+    whole = lambda x: spconv.conv_norm_relu(convs[0], norms[0], x)
+    joined = lambda x: spconv.JoinTable()([whole(x), whole(x)])
+    with_sum = lambda x: spconv.conv_norm_relu(convs[0], norms[0], x, whole(x))
+    for make, last in ((apart, 1), (whole, 1), (with_sum, 1), (joined, 2)):
+        for change in (gone, weight_changed, norm_changed):
+            x, _ = scene.tensor(spconv)
+            y = make(x)
+            change(y)
+            found = []
+            for rows in (y, y.replace_feature(y.features.detach())):
+                z = spconv.conv_norm_relu(convs[last], norms[last], rows)
+                if last == 1:
+                    z = spconv.conv_norm_relu(convs[1], norms[1], z, rows)
+                found.append(torch.autograd.grad(z.features.square().sum(), convs[last].weight)[0])
+            assert torch.equal(*found)
 
 
 def test_compiled_training():

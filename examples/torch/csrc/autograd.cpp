@@ -310,14 +310,27 @@ static AutogradContext *made_by_norm(const Variable &rows) {
     return norm ? norm : made_by<norm_function>(rows);
 }
 
+// What a node has saved; none where it was freed by a backward pass, or changed in place. Neither
+// keeps a later layer from gradients of its own, if rows that this node made are kept themselves.
+static variable_list still_saved(AutogradContext *node) {
+    try {
+        return node->get_saved_variables();
+    } catch (const c10::Error &) {
+        return {};
+    }
+}
+
 static bool keep_if_norm(const Variable &rows, kept_rows *kept) {
     AutogradContext *norm = made_by_norm(rows);
     const int64_t how = norm ? norm_how(norm) : norm_is_private;
     if (how & (norm_has_residual | norm_is_private)) {
         return false;
     }
-    keep_more(norm_tensors(how, norm->get_saved_variables()),
-              {how & norm_has_relu ? keep_norm_relu : keep_norm}, kept);
+    const variable_list saved = still_saved(norm);
+    if (saved.empty()) {
+        return false;
+    }
+    keep_more(norm_tensors(how, saved), {how & norm_has_relu ? keep_norm_relu : keep_norm}, kept);
     return true;
 }
 
@@ -327,13 +340,15 @@ static void keep(const Variable &rows, kept_rows *kept) {
     }
     AutogradContext *norm = made_by_norm(rows), *join = made_by<join_function>(rows);
     const int64_t how = norm ? norm_how(norm) : 0;
-    if (how & norm_is_sum) {
-        keep_more(norm_tensors(how, norm->get_saved_variables()),
-                  {keep_sum, how >> norm_residual_shift}, kept);
-    } else if (join && !join->saved_data["how"].toIntVector().empty()) {
-        keep_more(join->get_saved_variables(), join->saved_data["how"].toIntVector(), kept);
-    } else {
+    const variable_list saved = how & norm_is_sum ? still_saved(norm)
+                                : join            ? still_saved(join)
+                                                  : variable_list();
+    if (saved.empty()) {
         keep_more({rows}, {keep_rows}, kept);
+    } else if (how & norm_is_sum) {
+        keep_more(norm_tensors(how, saved), {keep_sum, how >> norm_residual_shift}, kept);
+    } else {
+        keep_more(saved, join->saved_data["how"].toIntVector(), kept);
     }
 }
 

@@ -37,11 +37,15 @@ def state(norm, count):
     if type(norm) is not BatchNorm1d and (type(norm) is not nn.BatchNorm1d or count is not None):
         return None
     own, kept = norm._parameters, norm._buffers # faster than attributes
-    weight, mean = own["weight"], kept["running_mean"]
+    if "weight" in own and "bias" in own:
+        weight, bias = own["weight"], own["bias"]
+    else: # pruned, or a replica of nn.DataParallel
+        weight, bias = norm.weight, norm.bias
+    mean = kept["running_mean"]
     if (weight is not None and weight.dtype != torch.float32) or (
             mean is not None and mean.dtype != torch.float32):
         return None
-    return weight, own["bias"], mean, kept["running_var"], kept["num_batches_tracked"]
+    return weight, bias, mean, kept["running_var"], kept["num_batches_tracked"]
 
 
 def conv_rest(norm, count, relu):
