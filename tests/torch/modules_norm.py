@@ -87,6 +87,10 @@ def test_norm_relu_of_other_norms():
         other = other.to(DEVICE)
         expected = torch.relu(other(x.features))
         close(spconv.norm_relu(other, x).features, expected)
+    for channels in (0, 2 ** 20 + 1):
+        rows = torch.zeros(2, channels, device=DEVICE)
+        raises(ValueError, "channels", lambda: torch.ops.spira.norm(rows, *[None] * 7, 0.1, 1e-3,
+                                                                    True, False))
     coarse = spconv.SparseConv3d(4, 4, 2, 2).to(DEVICE)(x)
     raises(ValueError, "different voxels", lambda: spconv.norm_relu(norm, x, coarse))
     one = spconv.SparseConvTensor(x.features[:1], x.indices[:1], x.spatial_shape, 2)

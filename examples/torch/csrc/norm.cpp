@@ -13,8 +13,12 @@ namespace spira_torch {
 
 // ---- arguments ----------------------------------------------------------------------------------
 
+const int64_t norm_channels_max = 1 << 20; // the kernels' sizes in bytes are ints
+
 static void norm_check(const Tensor &x, const optional<Tensor> &count) {
     SPIRA_CHECK(x.dim() == 2, "input: [rows, channels] expected, got ", x.sizes());
+    SPIRA_CHECK(x.size(1) >= 1 && x.size(1) <= norm_channels_max, "input: ", x.size(1),
+                " channels; 1 to ", norm_channels_max, " are supported");
     numeric_of(x, 0, "input");
     if (count) {
         require_type(*count, "count", at::kInt);
