@@ -461,6 +461,16 @@ def test_conv_norm_is_left_to_the_modules():
     own = Own(4, 4, 3).to(DEVICE)
     own.load_state_dict(conv.state_dict())
     close(run(0, conv=own)[0], wanted)
+
+    class Flagged(spconv.SparseModule):
+        def __init__(self):
+            super().__init__()
+            self.with_norm, self.conv = True, conv # a user's name
+
+        def forward(self, x):
+            return self.conv(x)
+
+    close(run(0, conv=Flagged())[0], wanted)
     conv.forward = lambda x: own(x) # as tools do that change a module
     close(run(0)[0], wanted)
     del conv.forward

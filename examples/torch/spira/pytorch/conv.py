@@ -148,7 +148,7 @@ class SparseConvolution(SparseModule):
         if self.bias is not None:
             nn.init.uniform_(self.bias, -bound, bound)
 
-    def with_norm(self, x, norm, residual=None, relu=False):
+    def _with_norm(self, x, norm, residual=None, relu=False):
         """norm(self(x)), plus the residual, and a ReLU, as one operator. None where none computes
         that: in `eval` mode with gradients, and where somebody looks between the modules, for
         example. residual: SparseConvTensor"""
@@ -168,7 +168,7 @@ class SparseConvolution(SparseModule):
         return self._run(input, None)
 
     def _run(self, x, norm):
-        """The layer, or with what with_norm puts behind it: (training, residual, its arguments).
+        """The layer, or with what _with_norm puts behind it: (training, residual, its arguments).
         Then None where no operator computes it."""
         if self.conv1x1:
             return self._pointwise(x, norm)

@@ -107,10 +107,10 @@ class SparseSequential(SparseModule):
 def with_norm(module, behind, x):
     """A sparse module's result; of a convolution, where that is possible, with the batch norm and
     the ReLU that stand behind it. And how many of them it has."""
-    join = getattr(module, "with_norm", None) if behind and type(behind[0]) in BATCH_NORMS else None
-    if join is not None:
+    join = getattr(type(module), "_with_norm", None)
+    if join is not None and behind and type(behind[0]) in BATCH_NORMS:
         relu = len(behind) > 1 and is_norm_and_relu(*behind)
-        made = join(x, behind[0], None, relu)
+        made = join(module, x, behind[0], None, relu)
         if made is not None:
             return made, 1 + relu
     return module(x), 0

@@ -125,8 +125,8 @@ def conv_norm_relu(conv, norm, x, residual=None):
 
     conv   a layer of this package, or any module that returns a SparseConvTensor
     """
-    join = getattr(conv, "with_norm", None)
-    made = None if join is None else join(x, norm, residual, True)
+    join = getattr(type(conv), "_with_norm", None) # a module's own attributes may be anything
+    made = None if join is None else join(conv, x, norm, residual, True)
     return norm_relu(norm, conv(x), residual) if made is None else made
 
 
