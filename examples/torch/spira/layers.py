@@ -17,7 +17,8 @@ conv_norm_op, conv_norm_eval_op = ops.conv_norm.default, ops.conv_norm_eval.defa
 allow_tf32 = False
 
 # What the backward pass makes again, rather than keep it: each is a pass over the rows, and gives
-# the same bits. The input of a batch norm is kept in any case.
+# the same bits. The input of a batch norm is kept in any case. Rows that were changed in place are
+# kept, too, as far as autograd sees the change: code that writes to x.features.data needs 0.
 #   0  nothing
 #   1  inputs of convolutions that batch norms without a residual made, with or without a ReLU; also
 #      behind spira.pytorch.JoinTable
